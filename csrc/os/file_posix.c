@@ -1,0 +1,445 @@
+/*
+ * file_posix -- an open regular file.
+ *
+ * Reads go through pread() into the caller's scratch, or, in a sealed file
+ * that may be mapped, through one mapping made at the first view. A mapping
+ * is never moved or unmapped before the file is closed, since views point into
+ * it. A file that somebody else shortens would turn a view into a signal, so
+ * the size is looked at again, but not more than once a tick: what happens
+ * within a tick is the risk that mk_mapping speaks of.
+ *
+ * In a forked child only descriptors are closed and memory is freed: the file
+ * and its lock are the parent's.
+ */
+#define _GNU_SOURCE
+#define _FILE_OFFSET_BITS 64
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "os/posix.h"
+
+int64_t mk_posix_tick(void)
+{
+    struct timespec now = {0};
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+mk_status mk_posix_fail_shortened(const mk_posix_file *file, int64_t size,
+                                  int64_t wanted, mk_error *err)
+{
+    return mk_fail_at(err, MK_CORRUPT_SEGMENT, file->path, size,
+                      "%s was shortened by somebody else: it has %" PRId64
+                      " of %" PRId64 " bytes",
+                      file->path, size, wanted);
+}
+
+void mk_posix_fill_stat(const struct stat *native, mk_file_stat *out)
+{
+    out->kind = S_ISREG(native->st_mode)   ? MK_KIND_FILE
+                : S_ISDIR(native->st_mode) ? MK_KIND_DIRECTORY
+                : S_ISLNK(native->st_mode) ? MK_KIND_SYMLINK
+                                           : MK_KIND_OTHER;
+    out->size = native->st_size;
+    out->mtime_ms = (int64_t)native->st_mtim.tv_sec * 1000 +
+                    native->st_mtim.tv_nsec / 1000000;
+    out->inode = native->st_ino;
+    out->links = native->st_nlink;
+}
+
+/* ---- Opening and closing ---- */
+
+static mk_status refuse(const char *path, const struct stat *native,
+                        mk_error *err)
+{
+    mk_file_stat stat;
+
+    mk_posix_fill_stat(native, &stat);
+    switch (stat.kind) {
+    case MK_KIND_DIRECTORY:
+        return mk_fail_errno(err, EINVAL, path, "%s is a directory", path);
+    case MK_KIND_SYMLINK:
+        return mk_fail_errno(err, ELOOP, path, "%s is a symbolic link", path);
+    default:
+        return mk_fail_errno(err, EINVAL, path, "%s is not a regular file",
+                             path);
+    }
+}
+
+/* The kernel has several words for "not a regular file"; have one. */
+static mk_status fail_open(const char *path, int os_errno, mk_error *err)
+{
+    struct stat native;
+    bool may_be_irregular =
+        os_errno == ELOOP || os_errno == EISDIR || os_errno == ENXIO;
+
+    if (may_be_irregular && lstat(path, &native) == 0 &&
+        !S_ISREG(native.st_mode)) {
+        return refuse(path, &native, err);
+    }
+    return mk_fail_errno(err, os_errno, path, "cannot open %s", path);
+}
+
+/* O_NONBLOCK keeps a named pipe from holding us up; files ignore it. */
+static int open_descriptor(const char *path, unsigned flags)
+{
+    int native = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    int fd;
+
+    native |= (flags & MK_OPEN_WRITE) != 0 ? O_RDWR : O_RDONLY;
+    if ((flags & MK_OPEN_CREATE) != 0) native |= O_CREAT;
+    if ((flags & MK_OPEN_EXCLUSIVE) != 0) native |= O_EXCL;
+    if ((flags & MK_OPEN_TRUNCATE) != 0) native |= O_TRUNC;
+    do {
+        fd = open(path, native, 0644);
+    } while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+static mk_posix_file *new_file(mk_vfs *vfs, const char *path)
+{
+    mk_posix_file *file = mk_alloc_zero(&vfs->heap, sizeof *file);
+
+    if (file == NULL) return NULL;
+    file->path = mk_copy_string(&vfs->heap, path);
+    if (file->path == NULL) {
+        mk_release(&vfs->heap, file);
+        return NULL;
+    }
+    file->base.vfs = vfs;
+    file->session = *vfs->session;
+    file->fd = -1;
+    mk_mutex_init(&file->map.mutex);
+    mk_posix_tail_init(&file->tail);
+    return file;
+}
+
+mk_status mk_posix_open(mk_vfs *vfs, const char *path, unsigned flags,
+                        mk_posix_file **out, mk_error *err)
+{
+    mk_posix_file *file = new_file(vfs, path);
+    struct stat native;
+    mk_status status = MK_OK;
+
+    *out = NULL;
+    if (file == NULL) return mk_fail_memory(err, sizeof *file);
+    file->mappable = (flags & MK_OPEN_MAPPED) != 0;
+    file->fd = open_descriptor(path, flags);
+    if (file->fd < 0) {
+        status = fail_open(path, errno, err);
+    } else if (fstat(file->fd, &native) != 0) {
+        status = mk_fail_errno(err, errno, path, "cannot open %s", path);
+    } else if (!S_ISREG(native.st_mode)) {
+        status = refuse(path, &native, err);
+    }
+    if (status != MK_OK) {
+        mk_posix_file_close(&file->base, NULL);
+        return status;
+    }
+    *out = file;
+    return MK_OK;
+}
+
+mk_status mk_posix_file_open(mk_vfs *vfs, const char *path, unsigned flags,
+                             mk_file **out, mk_error *err)
+{
+    mk_posix_file *file;
+    mk_status status = mk_posix_open(vfs, path, flags, &file, err);
+
+    if (status == MK_OK) *out = &file->base;
+    return status;
+}
+
+/* An inherited descriptor in a child would keep the lock alive. */
+static void unlock(const mk_posix_file *file)
+{
+    struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+
+    fcntl(file->fd, F_OFD_SETLK, &lock);
+}
+
+/* Linux has closed a descriptor even where close() says EINTR. */
+static mk_status close_descriptor(const mk_posix_file *file, mk_error *err)
+{
+    if (file->fd < 0 || close(file->fd) == 0 || errno == EINTR) return MK_OK;
+    return mk_fail_errno(err, errno, file->path, "cannot close %s", file->path);
+}
+
+mk_status mk_posix_file_close(mk_file *base, mk_error *err)
+{
+    mk_posix_file *file = (mk_posix_file *)base;
+    const mk_heap *heap = &base->vfs->heap;
+    bool ours = mk_posix_is_ours(file);
+    mk_status status = MK_OK;
+    mk_status closed;
+
+    if (ours) status = mk_posix_tail_end(base, err);
+    mk_posix_tail_deinit(file);
+    if (file->map.data != NULL) munmap(file->map.data, file->map.mapped_size);
+    if (ours && file->locked) unlock(file);
+    closed = close_descriptor(file, status == MK_OK ? err : NULL);
+    if (status == MK_OK) status = closed;
+    mk_mutex_deinit(&file->map.mutex);
+    mk_release(heap, file->path);
+    mk_release(heap, file);
+    return status;
+}
+
+/* ---- Sizes ---- */
+
+mk_status mk_posix_size(const mk_posix_file *file, int64_t *out, mk_error *err)
+{
+    struct stat native;
+
+    *out = 0;
+    if (fstat(file->fd, &native) != 0) {
+        return mk_fail_errno(err, errno, file->path, "cannot stat %s",
+                             file->path);
+    }
+    *out = native.st_size;
+    return MK_OK;
+}
+
+mk_status mk_posix_set_size(const mk_posix_file *file, int64_t size,
+                            mk_error *err)
+{
+    int failed;
+
+    do {
+        failed = ftruncate(file->fd, size);
+    } while (failed != 0 && errno == EINTR);
+    if (failed == 0) return MK_OK;
+    return mk_fail_errno(err, errno, file->path,
+                         "cannot set the size of %s to %" PRId64, file->path,
+                         size);
+}
+
+mk_status mk_posix_file_stat(mk_file *base, mk_file_stat *out, mk_error *err)
+{
+    mk_posix_file *file = (mk_posix_file *)base;
+    int64_t end = mk_posix_tail_position(file);
+    struct stat native;
+
+    if (fstat(file->fd, &native) != 0) {
+        return mk_fail_errno(err, errno, file->path, "cannot stat %s",
+                             file->path);
+    }
+    mk_posix_fill_stat(&native, out);
+    if (end != MK_POSIX_NO_TAIL) out->size = end;
+    return MK_OK;
+}
+
+/* Have no view reach beyond what is left. */
+static void shrink_map(mk_posix_map *map, int64_t size)
+{
+    mk_mutex_lock(&map->mutex);
+    if (map->size > size) map->size = size;
+    mk_mutex_unlock(&map->mutex);
+}
+
+mk_status mk_posix_file_truncate(mk_file *base, int64_t size, mk_error *err)
+{
+    mk_posix_file *file = (mk_posix_file *)base;
+
+    shrink_map(&file->map, size);
+    if (mk_posix_tail_position(file) != MK_POSIX_NO_TAIL) {
+        return mk_posix_tail_truncate(file, size, err);
+    }
+    return mk_posix_set_size(file, size, err);
+}
+
+mk_status mk_posix_file_allocate(mk_file *base, int64_t size, mk_error *err)
+{
+    mk_posix_file *file = (mk_posix_file *)base;
+    int64_t before;
+    int failed = 0;
+    mk_status status = mk_posix_size(file, &before, err);
+
+    if (status != MK_OK) return status;
+    if (size > 0) {
+        do {
+            failed = posix_fallocate(file->fd, 0, size);
+        } while (failed == EINTR);
+    }
+    if (failed != 0) {
+        /* ext4 may have given a part of it: give that back. */
+        mk_posix_set_size(file, before, NULL);
+        return mk_fail_errno(err, failed, file->path,
+                             "cannot allocate %" PRId64 " bytes for %s", size,
+                             file->path);
+    }
+    return size < before ? mk_posix_set_size(file, size, err) : MK_OK;
+}
+
+/* ---- Views ---- */
+
+/* Make the mapping cover the file; if that can't be, a view is read instead.
+ * It may grow, but only where it stands. */
+static void extend_map(const mk_posix_file *file, mk_posix_map *map)
+{
+    size_t size = (size_t)map->file_size;
+    void *data;
+
+    if (map->file_size > PTRDIFF_MAX) return;
+    if (map->data == NULL) {
+        data = mmap(NULL, size, PROT_READ, MAP_SHARED, file->fd, 0);
+    } else {
+        data = mremap(map->data, map->mapped_size, size, 0);
+    }
+    if (data == MAP_FAILED) return;
+    map->data = data;
+    map->mapped_size = size;
+    map->size = map->file_size;
+}
+
+static mk_status refresh_map(const mk_posix_file *file, mk_posix_map *map,
+                             int64_t tick, mk_error *err)
+{
+    int64_t size;
+    mk_status status = mk_posix_size(file, &size, err);
+
+    if (status != MK_OK) return status;
+    if (size < map->size) {
+        return mk_posix_fail_shortened(file, size, map->size, err);
+    }
+    map->file_size = size;
+    map->tick = tick;
+    if (size > map->size) extend_map(file, map);
+    return MK_OK;
+}
+
+/* Point `out` into the mapping, or leave it alone where it does not reach. */
+static mk_status view_map(mk_posix_file *file, int64_t position, size_t size,
+                          mk_span *out, mk_error *err)
+{
+    mk_posix_map *map = &file->map;
+    int64_t end = position + (int64_t)size;
+    int64_t tick = mk_posix_tick();
+    mk_status status = MK_OK;
+
+    mk_mutex_lock(&map->mutex);
+    if (tick != map->tick || end > map->size) {
+        status = refresh_map(file, map, tick, err);
+    }
+    if (end > map->file_size) end = map->file_size;
+    if (status == MK_OK && position < end && end <= map->size) {
+        *out = (mk_span){map->data + position, (size_t)(end - position)};
+    }
+    mk_mutex_unlock(&map->mutex);
+    return status;
+}
+
+/* Before memory is taken for a large view, see whether the file has it. */
+static mk_status make_room(const mk_posix_file *file, mk_scratch *scratch,
+                           int64_t position, size_t *size, mk_error *err)
+{
+    int64_t end;
+    mk_status status;
+
+    if (*size <= scratch->capacity) return MK_OK;
+    status = mk_posix_size(file, &end, err);
+    if (status != MK_OK) return status;
+    if (end <= position) {
+        *size = 0;
+    } else if ((uint64_t)(end - position) < *size) {
+        *size = (size_t)(end - position);
+    }
+    return mk_scratch_reserve(scratch, *size, err);
+}
+
+static mk_status view_read(const mk_posix_file *file, mk_scratch *scratch,
+                           int64_t position, size_t size, mk_span *out,
+                           mk_error *err)
+{
+    size_t have = 0;
+    mk_status status = make_room(file, scratch, position, &size, err);
+
+    if (status != MK_OK) return status;
+    while (have < size) {
+        ssize_t done = pread(file->fd, scratch->data + have, size - have,
+                             position + (int64_t)have);
+
+        if (done == 0) break;
+        if (done > 0) {
+            have += (size_t)done;
+        } else if (errno != EINTR) {
+            return mk_fail_errno(err, errno, file->path,
+                                 "cannot read %zu bytes at %" PRId64 " of %s",
+                                 size, position, file->path);
+        }
+    }
+    *out = (mk_span){scratch->data, have};
+    return MK_OK;
+}
+
+mk_status mk_posix_file_view(mk_file *base, mk_scratch *scratch,
+                             int64_t position, size_t size, mk_span *out,
+                             mk_error *err)
+{
+    mk_posix_file *file = (mk_posix_file *)base;
+    int64_t end = mk_posix_tail_position(file);
+    mk_status status;
+
+    if (position >= end) return MK_OK;
+    if (size > (uint64_t)(end - position)) size = (size_t)(end - position);
+    if (file->mappable && end == MK_POSIX_NO_TAIL) {
+        status = view_map(file, position, size, out, err);
+        if (status != MK_OK || out->data != NULL) return status;
+    }
+    return view_read(file, scratch, position, size, out, err);
+}
+
+/* ---- Writing ---- */
+
+mk_status mk_posix_write(const mk_posix_file *file, int64_t position,
+                         const void *bytes, size_t size, mk_error *err)
+{
+    const uint8_t *rest = bytes;
+    size_t left = size;
+
+    while (left > 0) {
+        ssize_t done = pwrite(file->fd, rest, left, position);
+
+        if (done > 0) {
+            rest += done;
+            left -= (size_t)done;
+            position += done;
+        } else if (done == 0 || errno != EINTR) {
+            return mk_fail_errno(err, done == 0 ? EIO : errno, file->path,
+                                 "cannot write %zu bytes to %s", size,
+                                 file->path);
+        }
+    }
+    return MK_OK;
+}
+
+mk_status mk_posix_file_write(mk_file *base, int64_t position,
+                              const void *bytes, size_t size, mk_error *err)
+{
+    mk_posix_file *file = (mk_posix_file *)base;
+
+    MK_ASSERT(mk_posix_tail_position(file) == MK_POSIX_NO_TAIL);
+    return mk_posix_write(file, position, bytes, size, err);
+}
+
+/* Stores through a mapping are in the page cache as writes are: a sync of the
+ * descriptor covers them. */
+mk_status mk_posix_file_sync(mk_file *base, bool data_only, mk_sync_name name,
+                             mk_error *err)
+{
+    mk_posix_file *file = (mk_posix_file *)base;
+    int failed;
+
+    (void)name;
+    do {
+        failed = data_only ? fdatasync(file->fd) : fsync(file->fd);
+    } while (failed != 0 && errno == EINTR);
+    if (failed == 0) return MK_OK;
+    return mk_fail_errno(err, errno, file->path, "cannot sync %s", file->path);
+}
