@@ -1,0 +1,153 @@
+/* names -- making and taking apart the names of files. */
+#include "store/names.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "codec/crc32c.h"
+
+#include "base/poison.h"
+
+#define OFFSET_DIGITS 20
+#define NAME_SIZE_MAX 255 /* What file systems take. */
+
+static const struct {
+    const char *suffix;
+    mk_file_role role;
+} roles[] = {
+    {".log", MK_ROLE_LOG},
+    {".index", MK_ROLE_OFFSET_INDEX},
+    {".timeindex", MK_ROLE_TIME_INDEX},
+    {".txnindex", MK_ROLE_TXN_INDEX},
+    {".snapshot", MK_ROLE_SNAPSHOT},
+};
+
+static const struct {
+    const char *suffix;
+    mk_file_stage stage;
+} stages[] = {
+    {"", MK_STAGE_FINAL},
+    {".deleted", MK_STAGE_DELETED},
+    {".cleaned", MK_STAGE_CLEANED},
+    {".swap", MK_STAGE_SWAP},
+};
+
+#define LENGTH(array) (sizeof(array) / sizeof(array)[0])
+
+/* Read 20 digits; -1 if they are not, or too large for an offset. */
+static int64_t parse_offset(const char *name)
+{
+    int64_t offset = 0;
+
+    for (int i = 0; i < OFFSET_DIGITS; i++) {
+        int digit = name[i] - '0';
+
+        if (digit < 0 || digit > 9) return -1;
+        if (offset > (INT64_MAX - digit) / 10) return -1;
+        offset = offset * 10 + digit;
+    }
+    return offset;
+}
+
+mk_file_name mk_name_parse(const char *name)
+{
+    mk_file_name out = {MK_ROLE_UNKNOWN, MK_STAGE_FINAL, -1};
+    const char *suffix;
+    int64_t offset;
+
+    if (strncmp(name, "minikafka.", 10) == 0) {
+        out.role = MK_ROLE_OWN;
+        return out;
+    }
+    offset = parse_offset(name);
+    if (offset < 0) return out;
+    suffix = name + OFFSET_DIGITS;
+    for (size_t i = 0; i < LENGTH(roles); i++) {
+        size_t size = strlen(roles[i].suffix);
+
+        if (strncmp(suffix, roles[i].suffix, size) != 0) continue;
+        for (size_t j = 0; j < LENGTH(stages); j++) {
+            if (strcmp(suffix + size, stages[j].suffix) != 0) continue;
+            out = (mk_file_name){roles[i].role, stages[j].stage, offset};
+        }
+    }
+    return out;
+}
+
+static mk_status check_fit(int written, size_t out_size, const char *path,
+                           mk_error *err)
+{
+    if (written >= 0 && (size_t)written < out_size) return MK_OK;
+    return mk_fail(err, MK_INVALID_ARGUMENT, "the path %s is too long", path);
+}
+
+mk_status mk_name_segment_file(char *out, size_t out_size,
+                               const char *directory, int64_t base_offset,
+                               mk_file_role role, mk_error *err)
+{
+    MK_ASSERT((size_t)role < LENGTH(roles));
+    return check_fit(snprintf(out, out_size, "%s/%020" PRId64 "%s", directory,
+                              base_offset, roles[role].suffix),
+                     out_size, directory, err);
+}
+
+mk_status mk_name_join(char *out, size_t out_size, const char *directory,
+                       const char *name, mk_error *err)
+{
+    const char *slash = strcmp(directory, "/") == 0 ? "" : "/";
+
+    return check_fit(snprintf(out, out_size, "%s%s%s", directory, slash, name),
+                     out_size, directory, err);
+}
+
+mk_status mk_name_parent(char *out, size_t out_size, const char *path,
+                         mk_error *err)
+{
+    const char *last = strrchr(path, '/');
+    int size = last == NULL ? 0 : (int)(last - path);
+
+    if (size == 0)
+        return check_fit(snprintf(out, out_size, "/"), out_size, path, err);
+    return check_fit(snprintf(out, out_size, "%.*s", size, path), out_size,
+                     path, err);
+}
+
+const char *mk_name_last(const char *path)
+{
+    const char *last = strrchr(path, '/');
+
+    return last == NULL ? path : last + 1;
+}
+
+/* Where the `-<partition>` of a partition's directory begins, else NULL. */
+static const char *partition_suffix(const char *name)
+{
+    const char *dash = strrchr(name, '-');
+
+    if (dash == NULL || dash == name || dash[1] == '\0') return NULL;
+    return strspn(dash + 1, "0123456789") == strlen(dash + 1) ? dash : NULL;
+}
+
+mk_status mk_name_sibling(char *out, size_t out_size, const char *directory,
+                          mk_sibling sibling, mk_error *err)
+{
+    const char *role = sibling == MK_SIBLING_NEW ? "new" : "old";
+    const char *name = mk_name_last(directory);
+    const char *partition = partition_suffix(name);
+    char last[NAME_SIZE_MAX + 64];
+    char parent[MK_PATH_MAX];
+    mk_status status;
+
+    status = mk_name_parent(parent, sizeof parent, directory, err);
+    if (status != MK_OK) return status;
+    snprintf(last, sizeof last, "minikafka.%s.%s", role, name);
+    if (strlen(last) > NAME_SIZE_MAX) {
+        unsigned hash = mk_crc32c(0, name, strlen(name));
+
+        snprintf(last, sizeof last, "minikafka.%s.%.200s.%08x%s", role, name,
+                 hash, partition != NULL ? partition : "");
+    }
+    return mk_name_join(out, out_size, parent, last, err);
+}

@@ -1,0 +1,155 @@
+/*
+ * File format: a packed array of big-endian entries.
+ *
+ *     [4 bytes] Offset, relative to the segment's base offset.
+ *     [4 bytes] Byte position of a batch in the segment's log.
+ *
+ * Invariants:
+ *
+ *  (1) Relative offsets strictly increase, and so do positions.
+ *  (2) Every batch before an entry's position ends before the entry's offset.
+ *  (3) The file is a cache. Losing it costs time, never data.
+ */
+#include "store/offset_index.h"
+
+#include "base/check.h"
+
+#include "base/poison.h"
+
+void mk_offset_index_init(mk_offset_index *index, const mk_heap *heap,
+                          int64_t base_offset)
+{
+    *index = (mk_offset_index){.heap = heap, .base_offset = base_offset};
+}
+
+void mk_offset_index_deinit(mk_offset_index *index)
+{
+    mk_release(index->heap, index->entries);
+    mk_offset_index_init(index, index->heap, index->base_offset);
+}
+
+static mk_status reserve(mk_offset_index *index, size_t count, mk_error *err)
+{
+    void *entries = index->entries;
+    mk_status status = mk_grow(index->heap, &entries, &index->capacity, count,
+                               sizeof *index->entries, err);
+
+    index->entries = entries;
+    return status;
+}
+
+mk_status mk_offset_index_add(mk_offset_index *index, int64_t offset,
+                              int64_t position, mk_error *err)
+{
+    mk_status status = reserve(index, index->count + 1, err);
+
+    if (status != MK_OK) return status;
+    MK_ASSERT(offset >= index->base_offset);
+    MK_ASSERT(offset - index->base_offset <= INT32_MAX);
+    MK_ASSERT(position >= 0);
+    MK_ASSERT(position <= INT32_MAX);
+    index->entries[index->count++] = (mk_offset_entry){
+        .relative_offset = (uint32_t)(offset - index->base_offset),
+        .position = (uint32_t)position,
+    };
+    return MK_OK;
+}
+
+/* Return how many entries are at or before `offset`. */
+static size_t count_up_to(const mk_offset_index *index, int64_t offset)
+{
+    int64_t relative = offset - index->base_offset;
+    size_t low = 0;             /* Entries in [0, low) are at or before it. */
+    size_t high = index->count; /* Entries in [high, count) are past it. */
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if ((int64_t)index->entries[middle].relative_offset <= relative) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static int64_t position_at(const mk_offset_index *index, size_t i)
+{
+    return i < index->count ? (int64_t)index->entries[i].position : -1;
+}
+
+mk_scan_start mk_offset_index_lookup(const mk_offset_index *index,
+                                     int64_t offset)
+{
+    size_t count = count_up_to(index, offset);
+
+    return (mk_scan_start){
+        .position = count > 0 ? position_at(index, count - 1) : 0,
+        .next = position_at(index, count),
+        .after = position_at(index, count + 1),
+        .hinted = count > 0,
+    };
+}
+
+void mk_offset_index_truncate(mk_offset_index *index, int64_t offset)
+{
+    index->count = count_up_to(index, offset - 1);
+}
+
+void mk_offset_index_encode(const mk_offset_index *index, size_t from,
+                            uint8_t *out)
+{
+    for (size_t i = from; i < index->count; i++) {
+        mk_store_u32(out, index->entries[i].relative_offset);
+        mk_store_u32(out + 4, index->entries[i].position);
+        out += MK_OFFSET_ENTRY_SIZE;
+    }
+}
+
+/* Check invariant (1), and that entries lie inside the log. */
+static mk_status check(const mk_offset_index *index, int64_t log_bytes,
+                       mk_error *err)
+{
+    const mk_offset_entry *entries = index->entries;
+
+    for (size_t i = 0; i < index->count; i++) {
+        bool ordered =
+            i == 0 ||
+            (entries[i].relative_offset > entries[i - 1].relative_offset &&
+             entries[i].position > entries[i - 1].position);
+        bool inside = entries[i].position < log_bytes &&
+                      entries[i].relative_offset <= INT32_MAX;
+
+        if (ordered && inside) continue;
+        return mk_fail_at(err, MK_CORRUPT_INDEX, NULL,
+                          (int64_t)(i * MK_OFFSET_ENTRY_SIZE),
+                          "entry %zu is out of order", i);
+    }
+    return MK_OK;
+}
+
+mk_status mk_offset_index_decode(mk_offset_index *index, mk_span bytes,
+                                 int64_t log_bytes, mk_error *err)
+{
+    size_t count = bytes.size / MK_OFFSET_ENTRY_SIZE;
+    mk_status status;
+
+    index->count = 0;
+    if (bytes.size % MK_OFFSET_ENTRY_SIZE != 0) {
+        return mk_fail_at(err, MK_CORRUPT_INDEX, NULL, (int64_t)bytes.size,
+                          "entry %zu is torn", count);
+    }
+    status = reserve(index, count, err);
+    if (status != MK_OK) return status;
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *entry = bytes.data + i * MK_OFFSET_ENTRY_SIZE;
+
+        index->entries[i].relative_offset = mk_load_u32(entry);
+        index->entries[i].position = mk_load_u32(entry + 4);
+    }
+    index->count = count;
+    status = check(index, log_bytes, err);
+    if (status != MK_OK) index->count = 0;
+    return status;
+}

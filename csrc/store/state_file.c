@@ -1,0 +1,288 @@
+/*
+ * File format: lines of text, numbers in decimal, checksums in hexadecimal.
+ *
+ *     minikafka state 1
+ *     start <log start offset>
+ *     dense <offset from which on batches follow without gaps>
+ *     end <offset> <segment> <size of its log>
+ *     flushed <offset> <segment> <batch position> <end position> <checksum>
+ *     segment <base> <next> <size> <max time> <its offset> \
+ *             <first time> <offset entries> <time entries> <checksum>
+ *     ... one line a segment, ascending
+ *     sum <CRC-32C of all bytes before this line>
+ *
+ * A file that is not exactly that is as good as none.
+ */
+#include "store/state_file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/check.h"
+#include "codec/crc32c.h"
+#include "store/names.h"
+#include "store/replace_file.h"
+
+#include "base/poison.h"
+
+#define HEAD          "minikafka state 1\n"
+#define LINE_SIZE_MAX 256u
+#define FILE_SIZE_MAX (64u << 20)
+#define FACT_COUNT    8
+
+void mk_state_init(mk_state *state, const mk_heap *heap)
+{
+    *state = (mk_state){
+        .heap = heap,
+        .log_start_offset = -1,
+        .dense_offset = INT64_MAX,
+        .end_offset = -1,
+        .end_segment = -1,
+        .end_position = -1,
+    };
+    state->recovery_point.segment = -1;
+}
+
+void mk_state_deinit(mk_state *state)
+{
+    mk_release(state->heap, state->facts);
+    mk_state_init(state, state->heap);
+}
+
+mk_status mk_state_add(mk_state *state, const mk_segment_facts *facts,
+                       mk_error *err)
+{
+    void *array = state->facts;
+    mk_status status =
+        mk_grow(state->heap, &array, &state->facts_capacity,
+                state->facts_count + 1, sizeof *state->facts, err);
+
+    state->facts = array;
+    if (status != MK_OK) return status;
+    state->facts[state->facts_count++] = *facts;
+    return MK_OK;
+}
+
+const mk_segment_facts *mk_state_find(const mk_state *state,
+                                      int64_t base_offset)
+{
+    size_t low = 0;
+    size_t high = state->facts_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (state->facts[middle].base_offset < base_offset) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    if (low == state->facts_count) return NULL;
+    if (state->facts[low].base_offset != base_offset) return NULL;
+    return &state->facts[low];
+}
+
+/* Read a word that stands at `*text`, and step over it. */
+static bool take_word(const char **text, const char *word)
+{
+    size_t size = strlen(word);
+
+    if (strncmp(*text, word, size) != 0) return false;
+    *text += size;
+    return true;
+}
+
+/* Read " <number>", and step over it. */
+static bool take_number(const char **text, int64_t *out)
+{
+    const char *next = *text;
+    uint64_t value = 0;
+    bool negative;
+
+    if (*next++ != ' ') return false;
+    negative = *next == '-';
+    if (negative) next++;
+    if (*next < '0' || *next > '9') return false;
+    for (; *next >= '0' && *next <= '9'; next++) {
+        if (value > (uint64_t)INT64_MAX / 10) return false;
+        value = value * 10 + (uint64_t)(*next - '0');
+    }
+    if (value > (uint64_t)INT64_MAX) return false;
+    *out = negative ? -(int64_t)value : (int64_t)value;
+    *text = next;
+    return true;
+}
+
+static bool take_numbers(const char **text, int64_t **outs, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!take_number(text, outs[i])) return false;
+    }
+    return true;
+}
+
+/* Read " <8 hexadecimal digits>", and step over it. */
+static bool take_checksum(const char **text, uint32_t *out)
+{
+    const char *digits = "0123456789abcdef";
+
+    if (**text != ' ') return false;
+    *out = 0;
+    for (int i = 1; i <= 8; i++) {
+        char c = (*text)[i];
+        const char *digit = c == '\0' ? NULL : strchr(digits, c);
+
+        if (digit == NULL) return false;
+        *out = *out << 4 | (uint32_t)(digit - digits);
+    }
+    *text += 9;
+    return true;
+}
+
+static bool parse_segment(const char **text, mk_segment_facts *facts)
+{
+    int64_t *outs[FACT_COUNT] = {&facts->base_offset,
+                                 &facts->next_offset,
+                                 &facts->log_bytes,
+                                 &facts->max_timestamp_ms,
+                                 &facts->max_timestamp_offset,
+                                 &facts->first_timestamp_ms,
+                                 &facts->offset_entries,
+                                 &facts->time_entries};
+
+    return take_numbers(text, outs, FACT_COUNT) &&
+           take_checksum(text, &facts->index_checksum) && take_word(text, "\n");
+}
+
+static bool parse_head(const char **text, mk_state *state)
+{
+    mk_recovery_point *point = &state->recovery_point;
+    int64_t *end[] = {&state->end_offset, &state->end_segment,
+                      &state->end_position};
+    int64_t *flushed[] = {&point->offset, &point->segment,
+                          &point->batch_position, &point->end_position};
+
+    return take_word(text, HEAD "start") &&
+           take_number(text, &state->log_start_offset) &&
+           take_word(text, "\ndense") &&
+           take_number(text, &state->dense_offset) &&
+           take_word(text, "\nend") && take_numbers(text, end, 3) &&
+           take_word(text, "\nflushed") && take_numbers(text, flushed, 4) &&
+           take_checksum(text, &point->checksum) && take_word(text, "\n");
+}
+
+/* Take over the text, which ends with a NUL at `text + size`. */
+static mk_status parse(mk_state *state, const char *text, size_t size,
+                       bool *good, mk_error *err)
+{
+    const char *begin = text;
+    uint32_t sum = 0;
+
+    *good = parse_head(&text, state);
+    while (*good && take_word(&text, "segment")) {
+        mk_segment_facts facts;
+        mk_status status;
+
+        *good = parse_segment(&text, &facts);
+        if (!*good) return MK_OK;
+        status = mk_state_add(state, &facts, err);
+        if (status != MK_OK) return status;
+    }
+    if (*good) {
+        uint32_t computed = mk_crc32c(0, begin, (size_t)(text - begin));
+
+        *good = take_word(&text, "sum") && take_checksum(&text, &sum) &&
+                take_word(&text, "\n") && text == begin + size &&
+                sum == computed;
+    }
+    return MK_OK;
+}
+
+mk_status mk_state_load(mk_state *state, mk_vfs *vfs, const char *directory,
+                        mk_error *err)
+{
+    char path[MK_PATH_MAX];
+    mk_scratch scratch;
+    mk_span content;
+    mk_status status;
+    bool good = false;
+    char *text = NULL;
+
+    mk_scratch_init(&scratch, state->heap);
+    status = mk_name_join(path, sizeof path, directory, MK_NAME_STATE, err);
+    if (status != MK_OK) return status;
+    status = mk_read_file(vfs, path, FILE_SIZE_MAX, &scratch, &content, err);
+    if (status == MK_NOT_FOUND || status == MK_INVALID_ARGUMENT) goto none;
+    if (status != MK_OK) goto done;
+    text = mk_alloc(state->heap, content.size + 1);
+    if (text == NULL) {
+        status = mk_fail_memory(err, content.size + 1);
+        goto done;
+    }
+    if (content.size > 0) memcpy(text, content.data, content.size);
+    text[content.size] = '\0';
+    status = parse(state, text, content.size, &good, err);
+    if (status != MK_OK) goto done;
+none:
+    status = MK_OK;
+    if (!good) mk_state_deinit(state);
+done:
+    mk_release(state->heap, text);
+    mk_scratch_deinit(&scratch);
+    return status;
+}
+
+static size_t print_head(const mk_state *state, char *out, size_t size)
+{
+    const mk_recovery_point *point = &state->recovery_point;
+
+    return (size_t)snprintf(
+        out, size,
+        HEAD "start %" PRId64 "\ndense %" PRId64 "\nend %" PRId64 " %" PRId64
+             " %" PRId64 "\nflushed %" PRId64 " %" PRId64 " %" PRId64
+             " %" PRId64 " %08" PRIx32 "\n",
+        state->log_start_offset, state->dense_offset, state->end_offset,
+        state->end_segment, state->end_position, point->offset, point->segment,
+        point->batch_position, point->end_position, point->checksum);
+}
+
+static size_t print_segment(const mk_segment_facts *facts, char *out,
+                            size_t size)
+{
+    return (size_t)snprintf(
+        out, size,
+        "segment %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64
+        " %" PRId64 " %" PRId64 " %" PRId64 " %08" PRIx32 "\n",
+        facts->base_offset, facts->next_offset, facts->log_bytes,
+        facts->max_timestamp_ms, facts->max_timestamp_offset,
+        facts->first_timestamp_ms, facts->offset_entries, facts->time_entries,
+        facts->index_checksum);
+}
+
+mk_status mk_state_store(const mk_state *state, mk_vfs *vfs,
+                         const char *directory, bool durable, mk_error *err)
+{
+    size_t capacity = (state->facts_count + 6) * LINE_SIZE_MAX;
+    char path[MK_PATH_MAX];
+    size_t used;
+    mk_status status;
+    char *text;
+
+    status = mk_name_join(path, sizeof path, directory, MK_NAME_STATE, err);
+    if (status != MK_OK) return status;
+    text = mk_alloc(state->heap, capacity);
+    if (text == NULL) return mk_fail_memory(err, capacity);
+    used = print_head(state, text, capacity);
+    for (size_t i = 0; i < state->facts_count; i++) {
+        used += print_segment(&state->facts[i], text + used, capacity - used);
+    }
+    used += (size_t)snprintf(text + used, capacity - used,
+                             "sum %08" PRIx32 "\n", mk_crc32c(0, text, used));
+    MK_ASSERT(used < capacity);
+    status =
+        mk_replace_file(vfs, directory, path,
+                        (mk_span){(const uint8_t *)text, used}, durable, err);
+    mk_release(state->heap, text);
+    return status;
+}
