@@ -1,0 +1,497 @@
+/* append -- validation, building, rolling, and the write. */
+#include "log/append.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/check.h"
+
+#include "base/poison.h"
+
+/* ---- Validation ---- */
+
+/* Do settings compare times with the clock, or replace them by it? */
+static bool config_needs_clock(const mk_config *config)
+{
+    return config->message_timestamp_type != 0 ||
+           config->message_timestamp_before_max_ms != INT64_MAX ||
+           config->message_timestamp_after_max_ms != INT64_MAX ||
+           config->flush_ms != INT64_MAX;
+}
+
+bool mk_log_needs_clock_locked(const mk_log *log, const mk_record *records,
+                               size_t count)
+{
+    if (config_needs_clock(&log->config)) return true;
+    for (size_t i = 0; i < count; i++) {
+        if (records[i].timestamp_ms < 0) return true;
+    }
+    return false;
+}
+
+/* Is `later` - `earlier` more than `limit`, all of them >= 0? */
+static bool differs_by_more(int64_t later, int64_t earlier, int64_t limit)
+{
+    return later > earlier && later - earlier > limit;
+}
+
+static mk_status check_timestamp(const mk_config *config, int64_t timestamp_ms,
+                                 int64_t now_ms, mk_error *err)
+{
+    if (timestamp_ms < MK_TIMESTAMP_NONE) {
+        return mk_fail(err, MK_INVALID_TIMESTAMP,
+                       "timestamp %" PRId64 " is below -1", timestamp_ms);
+    }
+    if (timestamp_ms == MK_TIMESTAMP_NONE || now_ms == MK_TIMESTAMP_NOW ||
+        config->message_timestamp_type != 0) {
+        return MK_OK;
+    }
+    if (differs_by_more(now_ms, timestamp_ms,
+                        config->message_timestamp_before_max_ms)) {
+        return mk_fail(err, MK_INVALID_TIMESTAMP,
+                       "timestamp %" PRId64 " is more than %" PRId64
+                       " ms before the clock's %" PRId64,
+                       timestamp_ms, config->message_timestamp_before_max_ms,
+                       now_ms);
+    }
+    if (differs_by_more(timestamp_ms, now_ms,
+                        config->message_timestamp_after_max_ms)) {
+        return mk_fail(err, MK_INVALID_TIMESTAMP,
+                       "timestamp %" PRId64 " is more than %" PRId64
+                       " ms after the clock's %" PRId64,
+                       timestamp_ms, config->message_timestamp_after_max_ms,
+                       now_ms);
+    }
+    return MK_OK;
+}
+
+mk_status mk_log_check_record_locked(const mk_log *log, const mk_record *record,
+                                     int64_t now_ms, int64_t *timestamp_ms,
+                                     mk_error *err)
+{
+    int64_t time = record->timestamp_ms;
+
+    if (time == MK_TIMESTAMP_NOW) time = now_ms;
+    *timestamp_ms = time;
+    if (MK_UNLIKELY(record->key == NULL &&
+                    (log->config.cleanup_policy & MK_POLICY_COMPACT) != 0)) {
+        return mk_fail(err, MK_INVALID_RECORD,
+                       "a compacted log takes no record without a key");
+    }
+    if (MK_LIKELY(time >= 0 && now_ms == MK_TIMESTAMP_NOW)) return MK_OK;
+    return check_timestamp(&log->config, time, now_ms, err);
+}
+
+static mk_status fail_too_large(const mk_log *log, uint64_t size, mk_error *err)
+{
+    int64_t limit = log->config.max_message_bytes;
+    const char *name = "max_message_bytes";
+
+    if (log->config.segment_bytes < limit) {
+        limit = log->config.segment_bytes;
+        name = "segment_bytes";
+    }
+    return mk_fail(err, MK_RECORD_TOO_LARGE,
+                   "a batch of %" PRIu64 " bytes is larger than %s, %" PRId64,
+                   size, name, limit);
+}
+
+/* The largest batch that the settings let in. */
+static uint64_t batch_size_max(const mk_log *log)
+{
+    int64_t max = log->config.max_message_bytes;
+
+    if (log->config.segment_bytes < max) max = log->config.segment_bytes;
+    return (uint64_t)max;
+}
+
+/* ---- Building ---- */
+
+/* Bytes of keys, values and headers: what a batch has at the least. */
+static uint64_t payload_size(const mk_record *record)
+{
+    uint64_t size = (uint64_t)record->key_size + record->value_size;
+
+    for (size_t i = 0; i < record->header_count; i++) {
+        size += record->headers[i].name_size;
+        size += record->headers[i].value_size;
+    }
+    return size;
+}
+
+mk_status mk_log_bound_records_locked(const mk_log *log,
+                                      const mk_record *records, size_t count,
+                                      size_t *out, mk_error *err)
+{
+    uint64_t max = batch_size_max(log);
+    uint64_t payload = MK_BATCH_HEADER_SIZE;
+    size_t sum = MK_BATCH_HEADER_SIZE;
+
+    for (size_t i = 0; i < count; i++) {
+        size_t bound = mk_record_bound(&records[i]);
+
+        payload += payload_size(&records[i]);
+        if (MK_UNLIKELY(payload > max)) {
+            mk_status status = fail_too_large(log, payload, err);
+
+            if (err != NULL) err->record_index = (int64_t)i;
+            return status;
+        }
+        if (MK_UNLIKELY(bound == SIZE_MAX)) {
+            mk_fail(err, MK_INVALID_RECORD, "a header needs a name");
+            if (err != NULL) err->record_index = (int64_t)i;
+            return MK_INVALID_RECORD;
+        }
+        sum += bound;
+    }
+    *out = sum;
+    return MK_OK;
+}
+
+mk_status mk_log_build_locked(mk_log *log, const mk_record *records,
+                              size_t count, int64_t now_ms, mk_waiting *out,
+                              mk_error *err)
+{
+    mk_file *file = mk_log_active_locked(log)->log.file;
+    uint8_t *bytes = NULL;
+    size_t bound = 0;
+    mk_status status;
+
+    status = mk_log_bound_records_locked(log, records, count, &bound, err);
+    if (status != MK_OK) return status;
+    status = mk_file_tail_reserve(file, bound, &bytes, err);
+    if (status != MK_OK) return status;
+    out->in_tail = true;
+    mk_batch_builder_init(&out->builder, bytes);
+    for (size_t i = 0; i < count; i++) {
+        int64_t timestamp_ms;
+
+        status = mk_log_check_record_locked(log, &records[i], now_ms,
+                                            &timestamp_ms, err);
+        if (MK_UNLIKELY(status != MK_OK)) {
+            if (err != NULL) err->record_index = (int64_t)i;
+            return status;
+        }
+        mk_batch_builder_add(&out->builder, &records[i], timestamp_ms,
+                             (int32_t)i);
+    }
+    return MK_OK;
+}
+
+/* ---- Segments ---- */
+
+static mk_tail_mode tail_mode(const mk_log *log)
+{
+    /* With `preallocate` the file has its full size already; a mapped tail
+     * would zero it once more. */
+    if (log->config.preallocate) return MK_TAIL_PLAIN;
+    if (log->mapped == MK_MAPPED_NEVER) return MK_TAIL_PLAIN;
+    return log->mapped == MK_MAPPED_ALWAYS ? MK_TAIL_MAPPED : MK_TAIL_AUTO;
+}
+
+/* How much earlier than others this segment rolls. */
+static int64_t draw_jitter(mk_log *log)
+{
+    int64_t max = log->config.segment_jitter_ms;
+
+    if (max > log->config.segment_ms) max = log->config.segment_ms;
+    if (max == 0) return 0;
+    return (int64_t)(mk_env_random(log->env) % (uint64_t)max);
+}
+
+mk_status mk_log_create_active_locked(mk_log *log, int64_t base_offset,
+                                      int64_t now_ms, mk_error *err)
+{
+    mk_segment *segment = NULL;
+    mk_file *file = NULL;
+    char path[MK_PATH_MAX];
+    mk_status status;
+
+    status = mk_name_segment_file(path, sizeof path, log->directory,
+                                  base_offset, MK_ROLE_LOG, err);
+    if (status == MK_OK) {
+        status = mk_segment_new(&log->heap, base_offset, &segment, err);
+    }
+    if (status != MK_OK) return status;
+    segment->created_ms = now_ms;
+    segment->jitter_ms = draw_jitter(log);
+    status = mk_file_open(log->vfs, path,
+                          MK_OPEN_WRITE | MK_OPEN_CREATE | MK_OPEN_EXCLUSIVE,
+                          &file, err);
+    if (status != MK_OK) goto failed;
+    if (log->config.preallocate) {
+        status = mk_file_allocate(file, log->config.segment_bytes, err);
+    }
+    if (status == MK_OK) {
+        status = mk_file_tail_begin(file, 0, tail_mode(log), err);
+    }
+    if (status == MK_OK) status = mk_log_add_segment_locked(log, segment, err);
+    if (status != MK_OK) goto failed;
+    mk_file_cache_adopt(&log->files, &segment->log, file);
+    log->directory_dirty = true;
+    return MK_OK;
+failed:
+    mk_segment_free(segment);
+    if (file != NULL) {
+        (void)mk_file_close(file, NULL); /* The first error counts. */
+        (void)!mk_vfs_unlink(log->vfs, path, NULL);
+    }
+    return status;
+}
+
+mk_status mk_log_open_active_locked(mk_log *log, int64_t now_ms, mk_error *err)
+{
+    mk_segment *active = mk_log_active_locked(log);
+    mk_file *file = NULL;
+    char path[MK_PATH_MAX];
+    mk_status status;
+
+    MK_ASSERT(active->log.file == NULL);
+    status = mk_name_segment_file(path, sizeof path, log->directory,
+                                  active->base_offset, MK_ROLE_LOG, err);
+    if (status != MK_OK) return status;
+    status = mk_file_open(log->vfs, path, MK_OPEN_WRITE, &file, err);
+    if (status != MK_OK) return status;
+    status = mk_file_tail_begin(file, active->log_bytes, tail_mode(log), err);
+    if (status != MK_OK) {
+        (void)mk_file_close(file, NULL); /* The first error counts. */
+        return status;
+    }
+    active->sealed = false;
+    active->created_ms = now_ms;
+    active->jitter_ms = draw_jitter(log);
+    mk_file_cache_adopt(&log->files, &active->log, file);
+    return MK_OK;
+}
+
+mk_status mk_log_seal_locked(mk_log *log, mk_segment *segment, int64_t now_ms,
+                             mk_error *err)
+{
+    char path[MK_PATH_MAX];
+    mk_status status;
+
+    status = mk_segment_finish_times(segment, err);
+    if (status != MK_OK) return status;
+    status = mk_segment_write_indexes(segment, log->vfs, log->directory, err);
+    if (status != MK_OK) return status;
+    status = mk_name_segment_file(path, sizeof path, log->directory,
+                                  segment->base_offset, MK_ROLE_LOG, err);
+    if (status != MK_OK) return status;
+    status = mk_file_tail_end(segment->log.file, err);
+    if (status != MK_OK) {
+        mk_log_refuse_locked(log, err);
+        return status;
+    }
+    /* Kafka's retention falls back on the file's time. */
+    if (now_ms == MK_TIMESTAMP_NOW) return MK_OK;
+    status = mk_vfs_set_mtime(log->vfs, path, now_ms, err);
+    if (status != MK_OK) {
+        mk_log_refuse_locked(log, err);
+        return status;
+    }
+    return MK_OK;
+}
+
+mk_status mk_log_roll_locked(mk_log *log, int64_t now_ms, mk_error *err)
+{
+    mk_segment *active = mk_log_active_locked(log);
+    mk_error scratch;
+    mk_status status;
+
+    if (err == NULL) err = &scratch;
+    if (active->log_bytes == 0 && active->base_offset == log->log_end_offset) {
+        return MK_OK;
+    }
+    while (log->swapping) {
+        mk_condition_wait(&log->changed, &log->mutex, INT64_MAX);
+        status = mk_log_check_writable_locked(log, err);
+        if (status != MK_OK) return status;
+        active = mk_log_active_locked(log);
+    }
+    status = mk_log_create_active_locked(log, log->log_end_offset, now_ms, err);
+    if (status != MK_OK) goto failed;
+    status = mk_log_seal_locked(log, active, now_ms, err);
+    if (status != MK_OK) {
+        mk_segment *fresh = mk_log_active_locked(log);
+
+        mk_log_unpin_locked(log, fresh);
+        mk_log_forget_segments_locked(log, log->segment_count - 1, 1);
+        (void)!mk_segment_unlink(log->vfs, log->directory, log->log_end_offset,
+                                 NULL);
+        goto failed;
+    }
+    active->sealed = true;
+    mk_log_unpin_locked(log, active);
+    mk_log_close_idle_file_locked(log, active); /* Reopened for reading. */
+    log->stats.rolls++;
+    log->state_stale = true;
+    return MK_OK;
+failed:
+    mk_wrap(err, "roll %s", log->directory);
+    return status;
+}
+
+/* Must the active segment roll before this batch (rules of Kafka's 3.2)?
+ * MK_END: that depends on the time of day. */
+static mk_status must_roll(const mk_log *log, const mk_batch *batch,
+                           int64_t now_ms, bool *roll)
+{
+    const mk_config *config = &log->config;
+    const mk_segment *active = mk_log_active_locked(log);
+    size_t offsets_max =
+        (size_t)config->segment_index_bytes / MK_OFFSET_ENTRY_SIZE;
+    size_t times_max = (size_t)config->segment_index_bytes / MK_TIME_ENTRY_SIZE;
+
+    *roll = true;
+    if (active->log_bytes > config->segment_bytes - batch->size) return MK_OK;
+    if (active->offsets.count >= offsets_max) return MK_OK;
+    if (active->times.count + 1 >= times_max) return MK_OK;
+    if (!mk_segment_fits(active, mk_batch_last_offset(batch))) return MK_OK;
+    *roll = false;
+    if (active->log_bytes > 0) {
+        int64_t limit_ms = mk_config_roll_ms(config) - active->jitter_ms;
+        int64_t since_ms = active->first_timestamp_ms;
+        int64_t until_ms = batch->max_timestamp;
+
+        if (since_ms < 0) {
+            if (now_ms == MK_TIMESTAMP_NOW) return MK_END;
+            since_ms = active->created_ms;
+            until_ms = now_ms;
+        }
+        *roll = until_ms >= 0 && since_ms <= until_ms &&
+                until_ms - since_ms > limit_ms;
+    }
+    return MK_OK;
+}
+
+/* ---- The write ---- */
+
+/* Take back what a failed write may have left in the file. */
+static void undo_write(mk_log *log, const mk_error *cause)
+{
+    mk_segment *active = mk_log_active_locked(log);
+    mk_error err;
+
+    if (cause->status == MK_CORRUPT_SEGMENT) {
+        mk_log_refuse_locked(log, cause);
+    } else if (mk_file_truncate(active->log.file, active->log_bytes, &err) !=
+               MK_OK) {
+        mk_log_refuse_locked(log, cause);
+    }
+}
+
+/* Bring the sealed batch into the tail, if it does not stand there, and make it
+ * the kernel's. */
+static mk_status write_batch(mk_log *log, const uint8_t *bytes, size_t size,
+                             bool in_tail, mk_error *err)
+{
+    mk_file *file = mk_log_active_locked(log)->log.file;
+    mk_status status = MK_OK;
+
+    if (!in_tail) {
+        uint8_t *tail = NULL;
+
+        status = mk_file_tail_reserve(file, size, &tail, err);
+        if (status == MK_OK) memcpy(tail, bytes, size);
+    }
+    if (status == MK_OK) status = mk_file_tail_commit(file, size, err);
+    if (MK_UNLIKELY(status != MK_OK)) undo_write(log, err);
+    return status;
+}
+
+/* Roll for a batch that was built in the old tail: it moves over to a spare
+ * buffer. */
+static mk_status roll_for(mk_log *log, mk_waiting *waiting, int64_t now_ms,
+                          mk_error *err)
+{
+    size_t size = mk_batch_builder_size(&waiting->builder);
+    mk_status status;
+
+    if (waiting->in_tail) {
+        status = mk_scratch_reserve(&log->spare, size, err);
+        if (status != MK_OK) return status;
+        memcpy(log->spare.data, waiting->builder.bytes, size);
+        waiting->builder.bytes = log->spare.data;
+        waiting->builder.next = log->spare.data + size;
+        waiting->in_tail = false;
+    }
+    return mk_log_roll_locked(log, now_ms, err);
+}
+
+/* Fill in all that a batch says of itself but its checksum. */
+static void describe(const mk_log *log, mk_waiting *waiting, int64_t now_ms)
+{
+    mk_batch *batch = &waiting->batch;
+
+    batch->base_offset = log->log_end_offset;
+    batch->magic = 2;
+    batch->size = (uint32_t)mk_batch_builder_size(&waiting->builder);
+    batch->last_offset_delta = waiting->builder.last_offset_delta;
+    if (log->config.message_timestamp_type != 0) {
+        batch->attributes |= MK_ATTRIBUTE_APPEND_TIME;
+        waiting->builder.max_timestamp = now_ms;
+    }
+    batch->max_timestamp = waiting->builder.max_timestamp;
+}
+
+mk_status mk_log_append_waiting_locked(mk_log *log, mk_waiting *waiting,
+                                       int64_t now_ms, mk_error *err)
+{
+    size_t size = mk_batch_builder_size(&waiting->builder);
+    mk_batch *batch = &waiting->batch;
+    mk_error scratch;
+    mk_segment *active;
+    mk_status status;
+    bool roll;
+
+    if (err == NULL) err = &scratch;
+    if (MK_UNLIKELY(size > batch_size_max(log))) {
+        return fail_too_large(log, size, err);
+    }
+    if (MK_UNLIKELY(waiting->builder.last_offset_delta >=
+                    INT64_MAX - log->log_end_offset)) {
+        return mk_fail(err, MK_INVALID_RECORD, "there are no offsets left");
+    }
+    describe(log, waiting, now_ms);
+    status = must_roll(log, batch, now_ms, &roll);
+    if (MK_UNLIKELY(roll || status != MK_OK)) {
+        /* A roll gives files the time of day. */
+        if (now_ms == MK_TIMESTAMP_NOW) return MK_END;
+        status = roll_for(log, waiting, now_ms, err);
+        if (status != MK_OK) return status;
+    }
+    mk_batch_builder_seal(&waiting->builder, batch);
+    active = mk_log_active_locked(log);
+    status =
+        write_batch(log, waiting->builder.bytes, size, waiting->in_tail, err);
+    if (MK_UNLIKELY(status != MK_OK)) return status;
+    status =
+        mk_segment_note(active, batch, log->config.index_interval_bytes, err);
+    if (MK_UNLIKELY(status != MK_OK)) {
+        undo_write(log, err);
+        return status;
+    }
+    waiting->range.first = log->log_end_offset;
+    waiting->range.last = log->log_end_offset + batch->last_offset_delta;
+    log->log_end_offset = waiting->range.last + 1;
+    log->state_stale = true;
+    log->unstored_bytes += (int64_t)size;
+    log->stats.appended_batches++;
+    log->stats.appended_records += batch->record_count;
+    return MK_OK;
+}
+
+mk_status mk_log_send_waiting_locked(mk_log *log, int64_t now_ms, mk_error *err)
+{
+    while (log->waiting != NULL) {
+        mk_waiting *waiting = log->waiting;
+        mk_status status =
+            mk_log_append_waiting_locked(log, waiting, now_ms, err);
+
+        if (status != MK_OK) return status;
+        log->waiting = waiting->next;
+        waiting->next = NULL;
+        mk_batch_builder_init(&waiting->builder, waiting->builder.bytes);
+    }
+    return MK_OK;
+}

@@ -1,0 +1,86 @@
+/*
+ * append -- putting batches at the end of a log, rolling, and sealing.
+ */
+#ifndef MK_LOG_APPEND_H
+#define MK_LOG_APPEND_H
+
+#include "log/log.h"
+
+/*
+ * A batch that is built but not yet part of the log: an appender's, or that of
+ * the call in progress. `batch` has codec, epoch and producer; offsets, times
+ * and sizes are filled in when it is appended.
+ */
+typedef struct mk_waiting {
+    mk_batch_builder builder;
+    mk_batch batch;
+    bool in_tail;            /* Built in the active segment's own tail. */
+    mk_offset_range range;   /* Once appended. */
+    struct mk_waiting *next; /* Borrowed: the log's list of waiting batches. */
+} mk_waiting;
+
+/* Is the time of day needed to append records of this kind now? */
+bool mk_log_needs_clock_locked(const mk_log *log, const mk_record *records,
+                               size_t count);
+
+/*
+ * Check one record against the settings, and give the time it will carry.
+ * `now_ms` is MK_TIMESTAMP_NOW when the clock was not read.
+ * Errors: INVALID_RECORD, INVALID_TIMESTAMP, RECORD_TOO_LARGE.
+ */
+MK_NODISCARD mk_status mk_log_check_record_locked(const mk_log *log,
+                                                  const mk_record *record,
+                                                  int64_t now_ms,
+                                                  int64_t *timestamp_ms,
+                                                  mk_error *err);
+
+/* Sum up the room that a batch of these records may take. Errors:
+ * RECORD_TOO_LARGE, INVALID_RECORD, with `record_index`. */
+MK_NODISCARD mk_status mk_log_bound_records_locked(const mk_log *log,
+                                                   const mk_record *records,
+                                                   size_t count, size_t *out,
+                                                   mk_error *err);
+
+/*
+ * Append a waiting batch. MK_END: rolling needs the time of day; read the clock
+ * and call again with it. Errors: RECORD_TOO_LARGE, INVALID_RECORD, IO,
+ * NO_MEMORY.
+ */
+MK_NODISCARD mk_status mk_log_append_waiting_locked(mk_log *log,
+                                                    mk_waiting *waiting,
+                                                    int64_t now_ms,
+                                                    mk_error *err);
+
+/* Append all batches in the log's list of waiting ones, in order. Errors: as
+ * above; what could not be appended waits on. */
+MK_NODISCARD mk_status mk_log_send_waiting_locked(mk_log *log, int64_t now_ms,
+                                                  mk_error *err);
+
+/* Build a batch of `count` records in the active segment's tail. */
+MK_NODISCARD mk_status mk_log_build_locked(mk_log *log,
+                                           const mk_record *records,
+                                           size_t count, int64_t now_ms,
+                                           mk_waiting *out, mk_error *err);
+
+/* Begin a new active segment at the log end, unless the active one is empty
+ * and begins there. Errors: IO, NO_MEMORY; the active segment is then as it
+ * was, or the log refuses changes. */
+MK_NODISCARD mk_status mk_log_roll_locked(mk_log *log, int64_t now_ms,
+                                          mk_error *err);
+
+/* Make an empty active segment with this base offset, and begin its tail. */
+MK_NODISCARD mk_status mk_log_create_active_locked(mk_log *log,
+                                                   int64_t base_offset,
+                                                   int64_t now_ms,
+                                                   mk_error *err);
+
+/* Open the tail of an active segment that is already there. */
+MK_NODISCARD mk_status mk_log_open_active_locked(mk_log *log, int64_t now_ms,
+                                                 mk_error *err);
+
+/* End a segment's tail: complete its indexes, trim its file, give it the time
+ * `now_ms`, if that is known. */
+MK_NODISCARD mk_status mk_log_seal_locked(mk_log *log, mk_segment *segment,
+                                          int64_t now_ms, mk_error *err);
+
+#endif /* MK_LOG_APPEND_H */

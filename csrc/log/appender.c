@@ -1,0 +1,204 @@
+/* appender -- encoding records as they come, sending when it is time. */
+#include "log/appender.h"
+
+#include "base/check.h"
+
+#include "base/poison.h"
+
+static bool is_waiting(const mk_appender *appender)
+{
+    return appender->waiting.builder.record_count > 0;
+}
+
+static void start_batch(mk_appender *appender)
+{
+    mk_batch_builder_init(&appender->waiting.builder, appender->buffer.data);
+}
+
+mk_status mk_appender_new(mk_log *log, const mk_appender_options *options,
+                          mk_appender **out, mk_error *err)
+{
+    mk_appender *appender = mk_alloc_zero(&log->heap, sizeof *appender);
+    mk_batch *batch;
+    mk_status status;
+
+    *out = NULL;
+    if (appender == NULL) return mk_fail_memory(err, sizeof *appender);
+    appender->options = *options;
+    batch = &appender->waiting.batch;
+    batch->producer_id = -1;
+    batch->producer_epoch = -1;
+    batch->base_sequence = -1;
+    mk_scratch_init(&appender->buffer, &log->heap);
+    status =
+        mk_scratch_reserve(&appender->buffer, options->batch_bytes + 64, err);
+    if (status != MK_OK) {
+        mk_release(&log->heap, appender);
+        return status;
+    }
+    start_batch(appender);
+    mk_mutex_lock(&log->mutex);
+    appender->log = mk_log_acquire_locked(log);
+    mk_mutex_unlock(&log->mutex);
+    *out = appender;
+    return MK_OK;
+}
+
+/* Take the batch out of the log's list of those that wait. */
+static void unlist_locked(mk_appender *appender)
+{
+    mk_waiting **link = &appender->log->waiting;
+
+    while (*link != NULL && *link != &appender->waiting) {
+        link = &(*link)->next;
+    }
+    if (*link != NULL) *link = appender->waiting.next;
+    appender->waiting.next = NULL;
+}
+
+void mk_appender_free(mk_appender *appender)
+{
+    mk_log *log;
+    mk_heap heap;
+
+    if (appender == NULL) return;
+    log = appender->log;
+    heap = log->heap;
+    mk_mutex_lock(&log->mutex);
+    unlist_locked(appender);
+    mk_mutex_unlock(&log->mutex);
+    mk_scratch_deinit(&appender->buffer);
+    mk_release(&heap, appender);
+    mk_log_release(log);
+}
+
+bool mk_appender_needs_clock_locked(const mk_appender *appender,
+                                    const mk_record *records, size_t count)
+{
+    if (appender->options.linger_ms > 0) return true;
+    return mk_log_needs_clock_locked(appender->log, records, count);
+}
+
+/* Put the batch behind those that wait already. */
+static void list_locked(mk_appender *appender)
+{
+    mk_waiting **link = &appender->log->waiting;
+
+    while (*link != NULL)
+        link = &(*link)->next;
+    appender->waiting.next = NULL;
+    *link = &appender->waiting;
+}
+
+mk_status mk_appender_send_locked(mk_appender *appender, int64_t now_ms,
+                                  mk_error *err)
+{
+    mk_status status;
+
+    if (!is_waiting(appender)) return MK_OK;
+    /* To the others this is an append like any other: they go first. */
+    unlist_locked(appender);
+    status = mk_log_send_waiting_locked(appender->log, now_ms, err);
+    if (status == MK_OK) {
+        status = mk_log_append_waiting_locked(appender->log, &appender->waiting,
+                                              now_ms, err);
+    }
+    if (status != MK_OK) {
+        list_locked(appender);
+        return status;
+    }
+    start_batch(appender);
+    return MK_OK;
+}
+
+/* Make room for `bound` more bytes; the batch moves along. */
+static mk_status make_room(mk_appender *appender, size_t bound, mk_error *err)
+{
+    mk_batch_builder *builder = &appender->waiting.builder;
+    size_t used = mk_batch_builder_size(builder);
+    mk_scratch larger;
+    mk_status status;
+
+    if (used + bound <= appender->buffer.capacity) return MK_OK;
+    mk_scratch_init(&larger, &appender->log->heap);
+    status = mk_scratch_reserve(&larger, used + bound, err);
+    if (status != MK_OK) return status;
+    memcpy(larger.data, builder->bytes, used);
+    mk_scratch_deinit(&appender->buffer);
+    appender->buffer = larger;
+    builder->bytes = larger.data;
+    builder->next = larger.data + used;
+    return MK_OK;
+}
+
+/* Is the batch to be sent before a record of at most `bound` bytes is added? */
+static bool is_due(const mk_appender *appender, size_t bound, int64_t now_ms)
+{
+    const mk_batch_builder *builder = &appender->waiting.builder;
+    int64_t linger_ms = appender->options.linger_ms;
+
+    if (!is_waiting(appender)) return false;
+    if (mk_batch_builder_size(builder) + bound >
+        appender->options.batch_bytes) {
+        return true;
+    }
+    return linger_ms > 0 && now_ms >= appender->first_ms &&
+           now_ms - appender->first_ms >= linger_ms;
+}
+
+static void encode(mk_appender *appender, const mk_record *record,
+                   int64_t timestamp_ms, int64_t now_ms)
+{
+    mk_batch_builder *builder = &appender->waiting.builder;
+
+    if (!is_waiting(appender)) {
+        appender->first_ms = now_ms;
+        appender->waiting.in_tail = false;
+        list_locked(appender);
+    }
+    mk_batch_builder_add(builder, record, timestamp_ms,
+                         builder->last_offset_delta + 1);
+}
+
+/* Check that a record can be part of a batch, and bound its size. */
+static mk_status check(const mk_appender *appender, const mk_record *record,
+                       int64_t now_ms, int64_t *timestamp_ms, size_t *bound,
+                       mk_error *err)
+{
+    mk_status status = mk_log_check_record_locked(appender->log, record, now_ms,
+                                                  timestamp_ms, err);
+
+    if (MK_UNLIKELY(status != MK_OK)) return status;
+    return mk_log_bound_records_locked(appender->log, record, 1, bound, err);
+}
+
+mk_status mk_appender_add_locked(mk_appender *appender,
+                                 const mk_record *records, size_t count,
+                                 int64_t now_ms, mk_error *err)
+{
+    mk_status status = MK_OK;
+    int64_t timestamp_ms;
+    size_t bound = 0;
+
+    for (size_t i = 0; i < count && count > 1; i++) {
+        status =
+            check(appender, &records[i], now_ms, &timestamp_ms, &bound, err);
+        if (status != MK_OK) {
+            if (err != NULL) err->record_index = (int64_t)i;
+            return status;
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        status =
+            check(appender, &records[i], now_ms, &timestamp_ms, &bound, err);
+        if (status != MK_OK) return status;
+        if (MK_UNLIKELY(is_due(appender, bound, now_ms))) {
+            status = mk_appender_send_locked(appender, now_ms, err);
+            if (status != MK_OK) return status;
+        }
+        status = make_room(appender, bound, err);
+        if (MK_UNLIKELY(status != MK_OK)) return status;
+        encode(appender, &records[i], timestamp_ms, now_ms);
+    }
+    return MK_OK;
+}

@@ -1,0 +1,270 @@
+/* config -- one table of settings, and what is read off it. */
+#include "log/config.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+
+#include "base/poison.h"
+
+#define DAY_MS INT64_C(86400000)
+#define ANY    INT64_MAX
+
+static const char *const policy_words[] = {"delete", "compact", NULL};
+static const char *const codec_words[] = {
+    "uncompressed", "gzip", "snappy", "lz4", "zstd", "producer", NULL};
+static const char *const time_words[] = {"CreateTime", "LogAppendTime", NULL};
+
+#define INTEGER(name, low, high)                                              \
+    {                                                                         \
+#name, MK_SETTING_INTEGER, offsetof(mk_config, name), low, high, NULL \
+    }
+#define CHOICE(name, type, words)                           \
+    {                                                       \
+#name, type, offsetof(mk_config, name), 0, 0, words \
+    }
+
+/* Sorted by name. */
+static const mk_setting settings[] = {
+    CHOICE(cleanup_policy, MK_SETTING_WORDS, policy_words),
+    INTEGER(compression_gzip_level, -1, 9),
+    INTEGER(compression_lz4_level, 1, 17),
+    CHOICE(compression_type, MK_SETTING_WORD, codec_words),
+    INTEGER(compression_zstd_level, -131072, 22),
+    INTEGER(delete_retention_ms, 0, ANY),
+    INTEGER(file_delete_delay_ms, 0, ANY),
+    INTEGER(flush_messages, 1, ANY),
+    INTEGER(flush_ms, 0, ANY),
+    INTEGER(index_interval_bytes, 0, INT32_MAX),
+    INTEGER(max_compaction_lag_ms, 1, ANY),
+    INTEGER(max_decompressed_message_bytes, 1, 2147483639),
+    INTEGER(max_message_bytes, 0, INT32_MAX),
+    INTEGER(message_timestamp_after_max_ms, 0, ANY),
+    INTEGER(message_timestamp_before_max_ms, 0, ANY),
+    CHOICE(message_timestamp_type, MK_SETTING_WORD, time_words),
+    CHOICE(min_cleanable_dirty_ratio, MK_SETTING_NUMBER, NULL),
+    INTEGER(min_compaction_lag_ms, 0, ANY),
+    INTEGER(min_insync_replicas, 1, INT32_MAX),
+    CHOICE(preallocate, MK_SETTING_BOOLEAN, NULL),
+    INTEGER(producer_id_expiration_ms, 1, ANY),
+    INTEGER(retention_bytes, INT64_MIN, ANY),
+    INTEGER(retention_ms, -1, ANY),
+    INTEGER(segment_bytes, 14, INT32_MAX),
+    INTEGER(segment_index_bytes, 12, INT32_MAX),
+    INTEGER(segment_jitter_ms, 0, ANY),
+    INTEGER(segment_ms, 1, ANY),
+};
+
+#define SETTING_COUNT (sizeof settings / sizeof settings[0])
+
+const mk_setting *mk_settings(size_t *count)
+{
+    *count = SETTING_COUNT;
+    return settings;
+}
+
+void mk_config_default(mk_config *out)
+{
+    *out = (mk_config){
+        .segment_bytes = INT64_C(1) << 30,
+        .segment_ms = 7 * DAY_MS,
+        .segment_index_bytes = 10 << 20,
+        .index_interval_bytes = 4096,
+        .flush_messages = ANY,
+        .flush_ms = ANY,
+        .retention_bytes = -1,
+        .retention_ms = -1,
+        .max_message_bytes = 1048588,
+        .max_decompressed_message_bytes = 2147483639,
+        .delete_retention_ms = DAY_MS,
+        .max_compaction_lag_ms = ANY,
+        .min_cleanable_dirty_ratio = 0.5,
+        .file_delete_delay_ms = 60000,
+        .message_timestamp_before_max_ms = ANY,
+        .message_timestamp_after_max_ms = ANY,
+        .producer_id_expiration_ms = DAY_MS,
+        .min_insync_replicas = 1,
+        .compression_gzip_level = -1,
+        .compression_lz4_level = 9,
+        .compression_zstd_level = 3,
+        .cleanup_policy = MK_POLICY_DELETE,
+        .compression_type = MK_CODEC_PRODUCER,
+    };
+}
+
+static const mk_setting *find_setting(const char *name, mk_error *err)
+{
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
+        if (strcmp(settings[i].name, name) == 0) return &settings[i];
+    }
+    mk_fail(err, MK_INVALID_ARGUMENT, "there is no setting %s", name);
+    return NULL;
+}
+
+static mk_status check_range(const mk_setting *setting, int64_t value,
+                             mk_error *err)
+{
+    bool gap = strcmp(setting->name, "compression_gzip_level") == 0;
+
+    if (value >= setting->minimum && value <= setting->maximum &&
+        !(gap && value == 0)) {
+        return MK_OK;
+    }
+    return mk_fail(err, MK_INVALID_ARGUMENT,
+                   "%s is %" PRId64 ", not in %" PRId64 "..%" PRId64,
+                   setting->name, value, setting->minimum, setting->maximum);
+}
+
+/* Find `size` bytes of `text` among the words; -1 if they are none. */
+static int find_word(const char *const *words, const char *text, size_t size)
+{
+    for (int i = 0; words[i] != NULL; i++) {
+        if (strlen(words[i]) == size && memcmp(words[i], text, size) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Read one word, or for WORDS a set of them as bits: "compact,delete". */
+static mk_status read_words(const mk_setting *setting, const char *text,
+                            int64_t *out, mk_error *err)
+{
+    bool several = setting->type == MK_SETTING_WORDS;
+    int64_t bits = 0;
+
+    if (several && text[0] == '\0') {
+        *out = 0;
+        return MK_OK;
+    }
+    for (;;) {
+        size_t size = several ? strcspn(text, ",") : strlen(text);
+        int word = find_word(setting->words, text, size);
+
+        if (word < 0) {
+            return mk_fail(err, MK_INVALID_ARGUMENT, "%s can't be %s",
+                           setting->name, text);
+        }
+        if (!several) {
+            *out = word;
+            return MK_OK;
+        }
+        bits |= INT64_C(1) << word;
+        text += size;
+        if (*text == '\0') break;
+        text++;
+    }
+    *out = bits;
+    return MK_OK;
+}
+
+mk_status mk_config_set(mk_config *config, const char *name,
+                        const mk_setting_value *value, mk_error *err)
+{
+    const mk_setting *setting = find_setting(name, err);
+    char *member;
+    int64_t number = 0;
+    mk_status status = MK_OK;
+
+    if (setting == NULL) return MK_INVALID_ARGUMENT;
+    if (setting->type != value->type) {
+        return mk_fail(err, MK_INVALID_ARGUMENT, "%s has another type", name);
+    }
+    member = (char *)config + setting->member;
+    switch (setting->type) {
+    case MK_SETTING_INTEGER:
+        status = check_range(setting, value->integer, err);
+        number = value->integer;
+        break;
+    case MK_SETTING_NUMBER:
+        if (!(value->number >= 0 && value->number <= 1)) {
+            return mk_fail(err, MK_INVALID_ARGUMENT, "%s is %g, not in 0..1",
+                           name, value->number);
+        }
+        memcpy(member, &value->number, sizeof value->number);
+        return MK_OK;
+    case MK_SETTING_BOOLEAN:
+        memcpy(member, &value->boolean, sizeof value->boolean);
+        return MK_OK;
+    case MK_SETTING_WORD:
+    case MK_SETTING_WORDS:
+        status = read_words(setting, value->text, &number, err);
+        break;
+    }
+    if (status == MK_OK) memcpy(member, &number, sizeof number);
+    return status;
+}
+
+static void write_words(const mk_setting *setting, int64_t number,
+                        mk_setting_value *out)
+{
+    size_t used = 0;
+
+    for (int i = 0; setting->words[i] != NULL; i++) {
+        bool set = setting->type == MK_SETTING_WORDS ? (number >> i & 1) != 0
+                                                     : number == i;
+
+        if (!set) continue;
+        used +=
+            (size_t)snprintf(out->text + used, sizeof out->text - used, "%s%s",
+                             used > 0 ? "," : "", setting->words[i]);
+    }
+}
+
+mk_status mk_config_get(const mk_config *config, const char *name,
+                        mk_setting_value *out, mk_error *err)
+{
+    const mk_setting *setting = find_setting(name, err);
+    const char *member;
+
+    memset(out, 0, sizeof *out);
+    if (setting == NULL) return MK_INVALID_ARGUMENT;
+    member = (const char *)config + setting->member;
+    out->type = setting->type;
+    switch (setting->type) {
+    case MK_SETTING_NUMBER:
+        memcpy(&out->number, member, sizeof out->number);
+        break;
+    case MK_SETTING_BOOLEAN:
+        memcpy(&out->boolean, member, sizeof out->boolean);
+        break;
+    case MK_SETTING_INTEGER:
+    case MK_SETTING_WORD:
+    case MK_SETTING_WORDS:
+        memcpy(&out->integer, member, sizeof out->integer);
+        if (setting->words != NULL) write_words(setting, out->integer, out);
+        break;
+    }
+    return MK_OK;
+}
+
+mk_status mk_config_check(const mk_config *config, mk_error *err)
+{
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
+        mk_setting_value value;
+        mk_config scratch = *config;
+        mk_status status;
+
+        status = mk_config_get(config, settings[i].name, &value, err);
+        if (status != MK_OK) return status;
+        status = mk_config_set(&scratch, settings[i].name, &value, err);
+        if (status != MK_OK) return status;
+    }
+    if (config->min_compaction_lag_ms > config->max_compaction_lag_ms) {
+        return mk_fail(err, MK_INVALID_ARGUMENT,
+                       "min_compaction_lag_ms is greater than "
+                       "max_compaction_lag_ms");
+    }
+    return MK_OK;
+}
+
+int64_t mk_config_roll_ms(const mk_config *config)
+{
+    bool compacted = (config->cleanup_policy & MK_POLICY_COMPACT) != 0;
+    int64_t lag_ms = config->max_compaction_lag_ms;
+
+    if (!compacted || lag_ms >= config->segment_ms) return config->segment_ms;
+    return lag_ms;
+}

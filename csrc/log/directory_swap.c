@@ -1,0 +1,517 @@
+/* directory_swap -- building beside, exchanging, tidying up. */
+#include "log/directory_swap.h"
+
+#include <string.h>
+
+#include "base/check.h"
+
+#include "base/poison.h"
+
+/* ---- Trees ---- */
+
+/* Is `path` there, and a directory? */
+static mk_status is_directory(mk_vfs *vfs, const char *path, bool *out,
+                              mk_error *err)
+{
+    mk_file_stat stat;
+    mk_status status = mk_vfs_stat(vfs, path, &stat, err);
+
+    *out = status == MK_OK && stat.kind == MK_KIND_DIRECTORY;
+    return status == MK_NOT_FOUND ? MK_OK : status;
+}
+
+/* May this file of a superseded tree be unlinked? It may if it is of a kind
+ * that swaps deal with, or has another name. */
+static mk_status is_superseded(mk_vfs *vfs, const char *path, bool *out,
+                               mk_error *err)
+{
+    mk_file_role role = mk_name_parse(mk_name_last(path)).role;
+    mk_file_stat stat;
+    mk_status status;
+
+    *out = role != MK_ROLE_UNKNOWN;
+    if (*out) return MK_OK;
+    status = mk_vfs_stat(vfs, path, &stat, err);
+    *out = status == MK_OK && stat.links > 1;
+    return status;
+}
+
+/* What removing a tree makes of one name in it. */
+static mk_status remove_name(mk_vfs *vfs, const char *tree, const char *name,
+                             mk_file_kind kind, const char *live, mk_error *err)
+{
+    char from[MK_PATH_MAX];
+    char to[MK_PATH_MAX];
+    bool superseded = false;
+    mk_status status;
+
+    status = mk_name_join(from, sizeof from, tree, name, err);
+    if (status == MK_OK && kind == MK_KIND_FILE) {
+        status = is_superseded(vfs, from, &superseded, err);
+    }
+    if (status != MK_OK) return status;
+    if (superseded) return mk_vfs_unlink(vfs, from, err);
+    /* Nothing of ours: whatever it is, it moves to the live directory. */
+    status = mk_name_join(to, sizeof to, live, name, err);
+    if (status != MK_OK) return status;
+    return mk_vfs_rename(vfs, from, to, err);
+}
+
+/* Remove a superseded tree: files are unlinked, what is not ours moves to
+ * `live`. The note goes last, so that a
+ * half-removed tree can still be told. */
+static mk_status remove_tree(mk_vfs *vfs, const char *tree, const char *live,
+                             mk_error *err)
+{
+    mk_name_list names;
+    bool noted = false;
+    mk_status status = mk_vfs_list(vfs, tree, &names, err);
+
+    if (status != MK_OK) return status;
+    for (size_t i = 0; status == MK_OK && i < names.count; i++) {
+        if (strcmp(names.names[i], MK_NAME_SWAP) == 0) {
+            noted = true;
+        } else {
+            status = remove_name(vfs, tree, names.names[i], names.kinds[i],
+                                 live, err);
+        }
+    }
+    mk_name_list_deinit(&names);
+    if (status == MK_OK && noted) {
+        status = remove_name(vfs, tree, MK_NAME_SWAP, MK_KIND_FILE, live, err);
+    }
+    if (status == MK_OK) status = mk_vfs_rmdir(vfs, tree, err);
+    return status;
+}
+
+static mk_status sync_parent(mk_log *log, mk_sync_name name, mk_error *err)
+{
+    char parent[MK_PATH_MAX];
+    mk_status status =
+        mk_name_parent(parent, sizeof parent, log->directory, err);
+
+    if (status != MK_OK) return status;
+    return mk_vfs_sync_directory(log->vfs, parent, name, err);
+}
+
+static mk_status sibling_of(const mk_log *log, mk_sibling sibling, char *out,
+                            bool *there, mk_error *err)
+{
+    mk_status status =
+        mk_name_sibling(out, MK_PATH_MAX, log->directory, sibling, err);
+
+    *there = false;
+    if (status != MK_OK) return status;
+    return is_directory(log->vfs, out, there, err);
+}
+
+static mk_status phase_of(const mk_log *log, const char *tree,
+                          mk_swap_phase *out, mk_error *err)
+{
+    return mk_swap_manifest_load(log->vfs, tree, mk_name_last(log->directory),
+                                 out, err);
+}
+
+static mk_status is_empty(mk_vfs *vfs, const char *tree, bool *out,
+                          mk_error *err)
+{
+    mk_name_list names;
+    mk_status status = mk_vfs_list(vfs, tree, &names, err);
+
+    *out = false;
+    if (status != MK_OK) return status;
+    *out = names.count == 0;
+    mk_name_list_deinit(&names);
+    return MK_OK;
+}
+
+/* ---- Building ---- */
+
+mk_status mk_directory_swap_begin(mk_directory_swap *swap, mk_log *log,
+                                  mk_error *err)
+{
+    mk_swap_phase phase = MK_SWAP_NONE;
+    bool there, empty = false;
+    mk_status status;
+
+    swap->log = log;
+    status = sibling_of(log, MK_SIBLING_NEW, swap->path, &there, err);
+    if (status == MK_OK && there) {
+        status = phase_of(log, swap->path, &phase, err);
+        if (status == MK_OK && phase == MK_SWAP_NONE) {
+            status = is_empty(log->vfs, swap->path, &empty, err);
+        }
+        if (status == MK_OK && phase == MK_SWAP_NONE && !empty) {
+            return mk_fail_at(err, MK_SWAP_AMBIGUOUS, swap->path, -1,
+                              "%s stands where the new directory is to be "
+                              "built, and is not ours",
+                              swap->path);
+        }
+        if (status == MK_OK) {
+            status = remove_tree(log->vfs, swap->path, log->directory, err);
+        }
+    }
+    if (status == MK_OK) status = mk_vfs_mkdir(log->vfs, swap->path, err);
+    if (status != MK_OK) return status;
+    status = mk_swap_manifest_store(log->vfs, swap->path,
+                                    mk_name_last(log->directory),
+                                    MK_SWAP_BUILDING, err);
+    if (status != MK_OK) mk_directory_swap_cancel(swap);
+    return status;
+}
+
+void mk_directory_swap_cancel(mk_directory_swap *swap)
+{
+    /* What can't be removed now is removed by the next open. */
+    (void)!remove_tree(swap->log->vfs, swap->path, swap->log->directory, NULL);
+}
+
+/* ---- Publishing ---- */
+
+/* Does this file of the live directory belong in the new one? */
+static bool stays(const mk_log *log, const char *name, int64_t first_kept)
+{
+    mk_file_name parsed = mk_name_parse(name);
+
+    if (strcmp(name, MK_NAME_LOCK) == 0) return true;
+    if (parsed.role == MK_ROLE_OWN) return false;
+    if (parsed.role == MK_ROLE_UNKNOWN) return true;
+    if (parsed.role == MK_ROLE_SNAPSHOT) return true;
+    if (parsed.stage != MK_STAGE_FINAL) return false;
+    if (parsed.offset < first_kept) return false;
+    /* The active segment's indexes go on growing, in files of their own. */
+    return parsed.role == MK_ROLE_LOG ||
+           parsed.offset != mk_log_active_locked(log)->base_offset;
+}
+
+static mk_status link_kept(mk_directory_swap *swap, int64_t first_kept,
+                           mk_error *err)
+{
+    mk_log *log = swap->log;
+    mk_name_list names;
+    mk_status status = mk_vfs_list(log->vfs, log->directory, &names, err);
+
+    if (status != MK_OK) return status;
+    for (size_t i = 0; status == MK_OK && i < names.count; i++) {
+        char from[MK_PATH_MAX];
+        char to[MK_PATH_MAX];
+
+        if (names.kinds[i] != MK_KIND_FILE) continue;
+        if (!stays(log, names.names[i], first_kept)) continue;
+        status = mk_name_join(from, sizeof from, log->directory, names.names[i],
+                              err);
+        if (status == MK_OK) {
+            status =
+                mk_name_join(to, sizeof to, swap->path, names.names[i], err);
+        }
+        if (status == MK_OK) status = mk_vfs_link(log->vfs, from, to, err);
+    }
+    mk_name_list_deinit(&names);
+    return status;
+}
+
+/* The two ways of swapping. `*kept` is the path of the old tree afterwards. */
+static mk_status swap_names(mk_log *log, const char *new_path, char *kept,
+                            mk_error *err)
+{
+    mk_status status;
+    bool there;
+
+    status = mk_vfs_exchange(log->vfs, log->directory, new_path, err);
+    if (status == MK_OK) {
+        memcpy(kept, new_path, strlen(new_path) + 1);
+        return MK_OK;
+    }
+    if (status != MK_UNSUPPORTED) return status;
+    status = sibling_of(log, MK_SIBLING_OLD, kept, &there, err);
+    if (status != MK_OK) return status;
+    if (there) {
+        return mk_fail_at(err, MK_SWAP_AMBIGUOUS, kept, -1,
+                          "%s stands where the old directory is to go", kept);
+    }
+    status = mk_vfs_rename(log->vfs, log->directory, kept, err);
+    if (status != MK_OK) return status;
+    status = mk_vfs_rename(log->vfs, new_path, log->directory, err);
+    if (status == MK_OK) return MK_OK;
+    if (mk_vfs_rename(log->vfs, kept, log->directory, NULL) != MK_OK) {
+        mk_log_refuse_locked(log, err);
+    }
+    return status;
+}
+
+/* Undo swap_names(): `kept` is the path of the old tree. */
+static void swap_names_back(mk_log *log, const char *new_path, const char *kept,
+                            const mk_error *cause)
+{
+    mk_status status;
+
+    if (strcmp(kept, new_path) == 0) {
+        status = mk_vfs_exchange(log->vfs, log->directory, new_path, NULL);
+    } else {
+        status = mk_vfs_rename(log->vfs, log->directory, new_path, NULL);
+        if (status == MK_OK) {
+            status = mk_vfs_rename(log->vfs, kept, log->directory, NULL);
+        }
+    }
+    if (status != MK_OK) mk_log_refuse_locked(log, cause);
+}
+
+/* Everything in the new directory that does not need the names swapped; the
+ * mutex is not held, but nothing rolls and nothing is removed meanwhile. */
+static mk_status complete(mk_directory_swap *swap, const mk_state *state,
+                          int64_t first_kept, mk_error *err)
+{
+    mk_log *log = swap->log;
+    mk_status status;
+
+    status = link_kept(swap, first_kept, err);
+    if (status == MK_OK) {
+        status = mk_state_store(state, log->vfs, swap->path, true, err);
+    }
+    if (status == MK_OK) {
+        status =
+            mk_vfs_sync_directory(log->vfs, swap->path, MK_SYNC_SWAP_NEW, err);
+    }
+    if (status != MK_OK) return status;
+    return mk_swap_manifest_store(
+        log->vfs, swap->path, mk_name_last(log->directory), MK_SWAP_READY, err);
+}
+
+/* Put another set of segments in the place of the log's; the old array goes to
+ * the caller. */
+static void install(mk_log *log, mk_segment ***segments, size_t *count,
+                    size_t *capacity)
+{
+    mk_segment **old = log->segments;
+    size_t old_count = log->segment_count;
+    size_t old_capacity = log->segment_capacity;
+
+    for (size_t i = 0; i + 1 < old_count; i++) {
+        mk_log_close_idle_file_locked(log, old[i]);
+    }
+    log->segments = *segments;
+    log->segment_count = *count;
+    log->segment_capacity = *capacity;
+    log->generation++;
+    mk_log_active_locked(log)->index_files_good = false;
+    *segments = old;
+    *count = old_count;
+    *capacity = old_capacity;
+}
+
+/* Remove the old tree; the swap itself is done and stays done. */
+static void tidy(mk_log *log, const char *kept)
+{
+    char note[MK_PATH_MAX];
+
+    /* What can't be removed now is removed by the next open. */
+    if (remove_tree(log->vfs, kept, log->directory, NULL) != MK_OK) return;
+    if (sync_parent(log, MK_SYNC_SWAP_DONE, NULL) != MK_OK) return;
+    if (mk_name_join(note, sizeof note, log->directory, MK_NAME_SWAP, NULL) ==
+        MK_OK) {
+        (void)!mk_vfs_unlink(log->vfs, note, NULL);
+    }
+}
+
+/* A recovery point inside what was rewritten means nothing any more. */
+static void forget_point(mk_log *log, int64_t first_kept)
+{
+    if (log->recovery_point.segment >= first_kept) return;
+    log->recovery_point = (mk_recovery_point){
+        .offset = log->log_start_offset,
+        .segment = -1,
+        .batch_position = -1,
+        .end_position = -1,
+    };
+}
+
+/* Prepare the set that the log will have: the rewritten segments, then those
+ * that stay. */
+static mk_status merge_sets(mk_log *log, mk_segment *const *segments,
+                            size_t count, size_t source_count,
+                            mk_segment ***out, size_t *out_count,
+                            size_t *out_capacity, mk_error *err)
+{
+    size_t kept = log->segment_count - source_count;
+    void *array = NULL;
+    mk_status status;
+
+    *out_count = count + kept;
+    *out_capacity = 0;
+    status = mk_grow(&log->heap, &array, out_capacity, count + kept,
+                     sizeof *segments, err);
+    *out = array;
+    if (status != MK_OK) return status;
+    memcpy(*out, segments, count * sizeof *segments);
+    memcpy(*out + count, log->segments + source_count, kept * sizeof *segments);
+    return MK_OK;
+}
+
+/* Give up the sources: one reference each, those that stay keep theirs. */
+static void release_sources(mk_log *log, mk_segment **old, size_t source_count)
+{
+    for (size_t i = 0; i < source_count; i++) {
+        mk_log_close_idle_file_locked(log, old[i]);
+        mk_log_release_segment_locked(log, old[i]);
+    }
+}
+
+/* Swap names and sets; sync the parent; on failure all is put back. */
+static mk_status exchange_trees(mk_directory_swap *swap, mk_segment ***set,
+                                size_t *count, size_t *capacity, char *kept,
+                                mk_error *err)
+{
+    mk_log *log = swap->log;
+    mk_status status = mk_log_check_writable_locked(log, err);
+
+    if (status == MK_OK) status = swap_names(log, swap->path, kept, err);
+    if (status != MK_OK) return status;
+    install(log, set, count, capacity);
+    mk_mutex_unlock(&log->mutex);
+    status = sync_parent(log, MK_SYNC_SWAP_PARENT, err);
+    mk_mutex_lock(&log->mutex);
+    if (status == MK_OK) return MK_OK;
+    swap_names_back(log, swap->path, kept, err);
+    install(log, set, count, capacity);
+    return status;
+}
+
+mk_status mk_directory_swap_publish_locked(mk_directory_swap *swap,
+                                           mk_segment *const *segments,
+                                           size_t count, size_t source_count,
+                                           mk_error *err)
+{
+    mk_log *log = swap->log;
+    int64_t first_kept = log->segments[source_count]->base_offset;
+    mk_recovery_point point = log->recovery_point;
+    char kept[MK_PATH_MAX];
+    mk_segment **set = NULL;
+    size_t set_count = 0, set_capacity = 0;
+    mk_state state;
+    mk_status status;
+
+    MK_ASSERT(log->maintaining);
+    log->swapping = true;
+    forget_point(log, first_kept);
+    mk_state_init(&state, &log->heap);
+    status = merge_sets(log, segments, count, source_count, &set, &set_count,
+                        &set_capacity, err);
+    if (status == MK_OK) {
+        status = mk_log_get_state_locked(log, set, set_count, &state, err);
+    }
+    if (status == MK_OK) {
+        mk_mutex_unlock(&log->mutex);
+        status = complete(swap, &state, first_kept, err);
+        mk_mutex_lock(&log->mutex);
+    }
+    if (status == MK_OK) {
+        status =
+            exchange_trees(swap, &set, &set_count, &set_capacity, kept, err);
+    }
+    if (status == MK_OK) {
+        release_sources(log, set, source_count);
+        mk_mutex_unlock(&log->mutex);
+        tidy(log, kept);
+        mk_mutex_lock(&log->mutex);
+    } else {
+        log->recovery_point = point;
+        mk_mutex_unlock(&log->mutex);
+        mk_directory_swap_cancel(swap);
+        mk_mutex_lock(&log->mutex);
+    }
+    log->swapping = false;
+    mk_condition_signal_all(&log->changed);
+    mk_release(&log->heap, set);
+    mk_state_deinit(&state);
+    return status;
+}
+
+/* ---- Recovery ---- */
+
+static mk_status use_directory(mk_log *log, const char *path, mk_error *err)
+{
+    char *copy = mk_copy_string(&log->heap, path);
+
+    if (copy == NULL) return mk_fail_memory(err, strlen(path) + 1);
+    mk_release(&log->heap, log->directory);
+    log->directory = copy;
+    return MK_OK;
+}
+
+/* Lock the old tree, look once more whether the live one is still missing, and
+ * give it its name back. */
+static mk_status rename_back(mk_log *log, const char *old, mk_error *err)
+{
+    char path[MK_PATH_MAX];
+    bool there;
+    mk_status status;
+
+    status = mk_name_join(path, sizeof path, old, MK_NAME_LOCK, err);
+    if (status == MK_OK) {
+        status = mk_vfs_lock(log->vfs, path, log->env->holder, &log->lock, err);
+    }
+    if (status == MK_OK) {
+        status = is_directory(log->vfs, log->directory, &there, err);
+    }
+    if (status != MK_OK || there) return status;
+    status = mk_vfs_rename(log->vfs, old, log->directory, err);
+    if (status != MK_OK) return status;
+    return sync_parent(log, MK_SYNC_SWAP_PARENT, err);
+}
+
+mk_status mk_directory_swap_restore(mk_log *log, mk_error *err)
+{
+    char old[MK_PATH_MAX];
+    char fresh[MK_PATH_MAX];
+    bool live_there, old_there, new_there;
+    mk_swap_phase phase = MK_SWAP_NONE;
+    mk_status status;
+
+    status = is_directory(log->vfs, log->directory, &live_there, err);
+    if (status != MK_OK || live_there) return status;
+    status = sibling_of(log, MK_SIBLING_OLD, old, &old_there, err);
+    if (status == MK_OK) {
+        status = sibling_of(log, MK_SIBLING_NEW, fresh, &new_there, err);
+    }
+    if (status != MK_OK) return status;
+    if (old_there) {
+        return log->read_only ? use_directory(log, old, err)
+                              : rename_back(log, old, err);
+    }
+    if (!new_there) return MK_OK;
+    status = phase_of(log, fresh, &phase, err);
+    if (status != MK_OK || phase == MK_SWAP_NONE) return status;
+    return mk_fail_at(err, MK_SWAP_AMBIGUOUS, fresh, -1,
+                      "%s is missing, and only %s, which was to take its "
+                      "place, is there",
+                      log->directory, fresh);
+}
+
+mk_status mk_directory_swap_clean(mk_log *log, mk_error *err)
+{
+    mk_swap_phase live = MK_SWAP_NONE, phase = MK_SWAP_NONE;
+    char path[MK_PATH_MAX];
+    bool there, empty = false;
+    mk_status status;
+
+    if (log->read_only) return MK_OK;
+    status = phase_of(log, log->directory, &live, err);
+    if (status != MK_OK) return status;
+    for (int i = MK_SIBLING_NEW; i <= MK_SIBLING_OLD; i++) {
+        status = sibling_of(log, (mk_sibling)i, path, &there, err);
+        if (status != MK_OK) return status;
+        if (!there) continue;
+        status = phase_of(log, path, &phase, err);
+        if (status == MK_OK) status = is_empty(log->vfs, path, &empty, err);
+        if (status != MK_OK) return status;
+        if (live != MK_SWAP_READY && phase == MK_SWAP_NONE && !empty) continue;
+        status = remove_tree(log->vfs, path, log->directory, err);
+        if (status != MK_OK) return status;
+    }
+    if (live == MK_SWAP_NONE) return MK_OK;
+    status = sync_parent(log, MK_SYNC_SWAP_DONE, err);
+    if (status != MK_OK) return status;
+    status = mk_name_join(path, sizeof path, log->directory, MK_NAME_SWAP, err);
+    if (status != MK_OK) return status;
+    return mk_vfs_unlink(log->vfs, path, err);
+}

@@ -1,0 +1,145 @@
+/*
+ * flush -- syncs in the order of the log.
+ *
+ * A sync runs without the mutex, one thread at a time: it takes the log's end,
+ * then syncs every segment from the one with the recovery point on, oldest
+ * first, then the directory if names are new, and moves the recovery point to
+ * the end it took. Whoever waited for less than that is served, too.
+ */
+#include "log/flush.h"
+
+#include "base/check.h"
+
+#include "base/poison.h"
+
+#define STATE_EVERY_BYTES (4 << 20)
+
+/* What proves that everything below the log end was there. */
+static mk_recovery_point point_of_end(const mk_log *log)
+{
+    const mk_segment *active = mk_log_active_locked(log);
+
+    MK_ASSERT(active->log_bytes == 0 || active->last_batch_position >= 0);
+    return (mk_recovery_point){
+        .offset = log->log_end_offset,
+        .segment = active->base_offset,
+        .batch_position = active->last_batch_position,
+        .end_position = active->log_bytes,
+        .checksum = active->last_batch_checksum,
+    };
+}
+
+/* Sync one segment, letting the mutex go meanwhile. */
+static mk_status sync_segment(mk_log *log, mk_segment *segment, mk_error *err)
+{
+    uint64_t generation = log->generation;
+    mk_status status;
+
+    mk_log_acquire_segment_locked(segment);
+    status = mk_log_pin_locked(log, segment, err);
+    if (status == MK_OK) {
+        mk_mutex_unlock(&log->mutex);
+        status = mk_file_sync(segment->log.file, true, MK_SYNC_FLUSH_LOG, err);
+        mk_mutex_lock(&log->mutex);
+        mk_log_unpin_locked(log, segment);
+        log->stats.syncs++;
+    }
+    mk_log_release_segment_locked(log, segment);
+    /* A file that went with a cleanup meanwhile need not be synced. */
+    if (status == MK_NOT_FOUND && generation != log->generation) return MK_OK;
+    return status;
+}
+
+static mk_status sync_directory(mk_log *log, mk_error *err)
+{
+    mk_status status;
+
+    if (!log->directory_dirty) return MK_OK;
+    log->directory_dirty = false;
+    mk_mutex_unlock(&log->mutex);
+    status = mk_vfs_sync_directory(log->vfs, log->directory,
+                                   MK_SYNC_FLUSH_DIRECTORY, err);
+    mk_mutex_lock(&log->mutex);
+    log->stats.syncs++;
+    return status;
+}
+
+static mk_status sync_round(mk_log *log, mk_error *err)
+{
+    mk_recovery_point point = point_of_end(log);
+    int64_t from = log->recovery_point.offset;
+    mk_status status = MK_OK;
+    size_t i = mk_log_find_segment_locked(log, from);
+
+    while (status == MK_OK && i < log->segment_count) {
+        mk_segment *segment = log->segments[i];
+
+        if (segment->base_offset > point.segment) break;
+        from = segment->base_offset;
+        status = sync_segment(log, segment, err);
+        /* The set may have changed: go on behind this offset. */
+        i = mk_log_find_segment_locked(log, from);
+        if (log->segments[i]->base_offset <= from) i++;
+    }
+    if (status == MK_OK) status = sync_directory(log, err);
+    if (status != MK_OK) return status;
+    if (point.offset > log->recovery_point.offset &&
+        point.offset <= log->log_end_offset) {
+        log->recovery_point = point;
+        log->state_stale = true;
+    }
+    return MK_OK;
+}
+
+mk_status mk_log_flush_locked(mk_log *log, mk_error *err)
+{
+    int64_t target = log->log_end_offset;
+    mk_error scratch;
+    mk_status status = MK_OK;
+
+    if (err == NULL) err = &scratch;
+    while (log->recovery_point.offset < target || log->directory_dirty) {
+        if (log->failed != MK_OK) {
+            return mk_log_check_writable_locked(log, err);
+        }
+        if (target > log->log_end_offset) target = log->log_end_offset;
+        if (log->syncing) {
+            mk_condition_wait(&log->changed, &log->mutex, INT64_MAX);
+            continue;
+        }
+        log->syncing = true;
+        status = sync_round(log, err);
+        log->syncing = false;
+        if (status != MK_OK) {
+            mk_wrap(err, "flush %s", log->directory);
+            mk_log_refuse_locked(log, err);
+        }
+        mk_condition_signal_all(&log->changed);
+        if (status != MK_OK) return status;
+    }
+    log->stats.flushes++;
+    return MK_OK;
+}
+
+mk_status mk_log_write_caches_locked(mk_log *log, mk_error *err)
+{
+    mk_status status;
+
+    status = mk_segment_write_indexes(mk_log_active_locked(log), log->vfs,
+                                      log->directory, err);
+    if (status != MK_OK) return status;
+    if (log->unstored_bytes < STATE_EVERY_BYTES) return MK_OK;
+    return mk_log_store_state_locked(log, true, err);
+}
+
+bool mk_log_flush_is_due_locked(const mk_log *log, int64_t now_ms)
+{
+    const mk_config *config = &log->config;
+
+    if (log->log_end_offset - log->recovery_point.offset >=
+        config->flush_messages) {
+        return true;
+    }
+    return config->flush_ms != INT64_MAX && now_ms >= log->last_flush_ms &&
+           now_ms - log->last_flush_ms >= config->flush_ms;
+}

@@ -1,0 +1,240 @@
+/* life -- from a path to a log, and back. */
+#include "log/life.h"
+
+#include <errno.h>
+
+#include "base/check.h"
+#include "log/append.h"
+#include "log/directory_swap.h"
+#include "log/flush.h"
+#include "log/recovery.h"
+
+#include "base/poison.h"
+
+/* ---- Opening ---- */
+
+/* Make a directory and the parents it lacks, and put their names on stable
+ * storage. */
+static mk_status make_directory(mk_vfs *vfs, const char *path, mk_error *err)
+{
+    char parent[MK_PATH_MAX];
+    mk_file_stat stat;
+    mk_status status;
+
+    status = mk_vfs_stat(vfs, path, &stat, err);
+    if (status != MK_NOT_FOUND) return status;
+    status = mk_name_parent(parent, sizeof parent, path, err);
+    if (status == MK_OK) status = make_directory(vfs, parent, err);
+    if (status == MK_OK) status = mk_vfs_mkdir(vfs, path, err);
+    if (status != MK_OK) return status;
+    return mk_vfs_sync_directory(vfs, parent, MK_SYNC_CREATE_PARENT, err);
+}
+
+/* See that the directory is there. */
+static mk_status find_directory(mk_log *log, bool create, mk_error *err)
+{
+    mk_file_stat stat;
+    mk_status status = mk_vfs_stat(log->vfs, log->directory, &stat, err);
+
+    if (status == MK_NOT_FOUND && create && !log->read_only) {
+        return make_directory(log->vfs, log->directory, err);
+    }
+    if (status != MK_OK) return status;
+    if (stat.kind != MK_KIND_DIRECTORY) {
+        return mk_fail_errno(err, ENOTDIR, log->directory, "open %s",
+                             log->directory);
+    }
+    return MK_OK;
+}
+
+static mk_status lock_directory(mk_log *log, mk_error *err)
+{
+    char path[MK_PATH_MAX];
+    mk_status status;
+
+    if (log->read_only || log->lock != NULL) return MK_OK;
+    status = mk_name_join(path, sizeof path, log->directory, MK_NAME_LOCK, err);
+    if (status != MK_OK) return status;
+    return mk_vfs_lock(log->vfs, path, log->env->holder, &log->lock, err);
+}
+
+static mk_status new_log(const mk_open_options *options, mk_log **out,
+                         mk_error *err)
+{
+    mk_env *env = options->env;
+    mk_status status = MK_OK;
+    mk_log *log;
+
+    *out = NULL;
+    if (env != NULL) {
+        mk_env_acquire(env);
+    } else {
+        status = mk_env_new_posix(NULL, &env, err);
+        if (status != MK_OK) return status;
+    }
+    log = mk_alloc_zero(&env->heap, sizeof *log);
+    if (log == NULL) {
+        mk_env_free(env);
+        return mk_fail_memory(err, sizeof *log);
+    }
+    log->env = env;
+    log->vfs = env->vfs;
+    log->heap = env->heap;
+    log->config = options->config;
+    log->clock = options->clock.now != NULL ? options->clock : env->clock;
+    log->mapped = options->mapped;
+    log->read_only = options->read_only;
+    log->session = *env->vfs->session;
+    log->references = 1;
+    mk_mutex_init(&log->mutex);
+    mk_condition_init(&log->changed);
+    mk_scratch_init(&log->spare, &log->heap);
+    mk_file_cache_init(&log->files, log->vfs, options->max_open_files);
+    *out = log;
+    return MK_OK;
+}
+
+static mk_status set_directory(mk_log *log, const char *directory,
+                               mk_error *err)
+{
+    char path[MK_PATH_MAX];
+    mk_status status =
+        mk_vfs_resolve(log->vfs, directory, path, sizeof path, err);
+
+    if (status != MK_OK) return status;
+    log->directory = mk_copy_string(&log->heap, path);
+    return log->directory != NULL ? MK_OK : mk_fail_memory(err, sizeof path);
+}
+
+/* Make ready what a writer needs: a sound active segment, open at its end. */
+static mk_status begin_writing(mk_log *log, int64_t now_ms, mk_error *err)
+{
+    mk_status status;
+
+    log->last_flush_ms = now_ms;
+    if (log->read_only) return MK_OK;
+    if (log->segment_count == 0) {
+        status =
+            mk_log_create_active_locked(log, log->log_end_offset, now_ms, err);
+        if (status != MK_OK || log->state_stale) return status;
+        /* That it is ours from the start helps to tell damage after a kill. */
+        status = mk_log_store_state_locked(log, false, err);
+    } else {
+        mk_log_close_idle_file_locked(log, mk_log_active_locked(log));
+        status = mk_log_open_active_locked(log, now_ms, err);
+    }
+    if (status != MK_OK || !log->state_stale) return status;
+    return mk_log_store_state_locked(log, true, err);
+}
+
+/* A read-only log of an empty directory has an empty segment of its own. */
+static mk_status imagine_active(mk_log *log, mk_error *err)
+{
+    mk_segment *segment = NULL;
+    mk_status status;
+
+    if (!log->read_only || log->segment_count > 0) return MK_OK;
+    status = mk_segment_new(&log->heap, log->log_end_offset, &segment, err);
+    if (status != MK_OK) return status;
+    status = mk_log_add_segment_locked(log, segment, err);
+    if (status != MK_OK) mk_segment_free(segment);
+    return status;
+}
+
+mk_status mk_log_start(const char *directory, const mk_open_options *options,
+                       mk_log **out, mk_error *err)
+{
+    mk_log *log = NULL;
+    int64_t now_ms = 0;
+    mk_error scratch;
+    mk_status status;
+
+    *out = NULL;
+    if (err == NULL) err = &scratch;
+    status = new_log(options, &log, err);
+    if (status != MK_OK) return status;
+    status = log->clock.now(log->clock.context, &now_ms, err);
+    if (status == MK_OK) status = set_directory(log, directory, err);
+    if (status == MK_OK) status = mk_directory_swap_restore(log, err);
+    if (status == MK_OK) status = find_directory(log, options->create, err);
+    if (status == MK_OK) status = lock_directory(log, err);
+    if (status == MK_OK) status = mk_directory_swap_clean(log, err);
+    if (status == MK_OK) status = mk_log_recover(log, &options->progress, err);
+    if (status == MK_OK) status = imagine_active(log, err);
+    if (status == MK_OK) status = begin_writing(log, now_ms, err);
+    if (status != MK_OK) {
+        if (status != MK_CALLBACK) mk_wrap(err, "open %s", directory);
+        (void)mk_log_stop(log, false, 0, NULL);
+        return status;
+    }
+    mk_log_check_invariants_locked(log);
+    *out = log;
+    return MK_OK;
+}
+
+/* ---- Closing ---- */
+
+/* Leave everything as a clean end has it: tails trimmed, indexes complete, all
+ * synced, and the state that says so. */
+static mk_status finish(mk_log *log, int64_t now_ms, mk_error *err)
+{
+    mk_status status;
+
+    if (log->failed != MK_OK) {
+        if (err != NULL) *err = log->failure;
+        return log->failed;
+    }
+    if (!log->state_stale && !log->directory_dirty) {
+        /* Nothing happened since the last clean end. */
+        return mk_file_tail_end(mk_log_active_locked(log)->log.file, err);
+    }
+    status = mk_log_send_waiting_locked(log, now_ms, err);
+    if (status == MK_OK) {
+        status =
+            mk_log_seal_locked(log, mk_log_active_locked(log), now_ms, err);
+    }
+    if (status == MK_OK) status = mk_log_flush_locked(log, err);
+    if (status == MK_OK) status = mk_log_store_state_locked(log, true, err);
+    return status;
+}
+
+/* Give back everything but the memory of the handle itself. */
+static void let_go(mk_log *log)
+{
+    log->cuts++;
+    if (log->segment_count > 0) {
+        mk_segment *active = mk_log_active_locked(log);
+
+        if (!active->sealed && active->log.pins > 0) {
+            mk_log_unpin_locked(log, active);
+        }
+    }
+    mk_log_forget_segments_locked(log, 0, log->segment_count);
+    if (log->lock != NULL) (void)mk_file_close(log->lock, NULL);
+    log->lock = NULL;
+}
+
+mk_status mk_log_stop(mk_log *log, bool orderly, int64_t now_ms, mk_error *err)
+{
+    mk_error scratch;
+    mk_status status = MK_OK;
+
+    if (err == NULL) err = &scratch;
+    mk_mutex_lock(&log->mutex);
+    while (log->syncing || log->swapping) {
+        mk_condition_wait(&log->changed, &log->mutex, INT64_MAX);
+    }
+    if (!log->closed) {
+        if (orderly && !log->read_only &&
+            mk_log_check_open_locked(log, NULL) == MK_OK) {
+            status = finish(log, now_ms, err);
+            if (status != MK_OK) mk_wrap(err, "close %s", log->directory);
+        }
+        log->closed = true;
+        let_go(log);
+        mk_condition_signal_all(&log->changed);
+    }
+    mk_mutex_unlock(&log->mutex);
+    mk_log_release(log);
+    return status;
+}

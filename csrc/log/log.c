@@ -1,0 +1,438 @@
+/* log -- life, permissions, segments and state of an open partition. */
+#include "log/log.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/check.h"
+
+#include "base/poison.h"
+
+/* Index entries kept in memory for sealed segments, in bytes of their files. */
+#define INDEX_BYTES_MAX (8 << 20)
+#define SCAN_BUDGET     (1u << 20)
+
+/* ---- Life ---- */
+
+mk_log *mk_log_acquire_locked(mk_log *log)
+{
+    log->references++;
+    return log;
+}
+
+static void free_log(mk_log *log)
+{
+    mk_heap heap = log->heap;
+    mk_env *env = log->env;
+
+    MK_ASSERT(log->segment_count == 0);
+    MK_ASSERT(log->lock == NULL);
+    mk_release(&heap, log->segments);
+    mk_scratch_deinit(&log->spare);
+    mk_condition_deinit(&log->changed);
+    mk_mutex_deinit(&log->mutex);
+    mk_release(&heap, log->directory);
+    mk_release(&heap, log);
+    mk_env_free(env);
+}
+
+void mk_log_release(mk_log *log)
+{
+    bool last;
+
+    mk_mutex_lock(&log->mutex);
+    MK_ASSERT(log->references > 0);
+    last = --log->references == 0;
+    mk_mutex_unlock(&log->mutex);
+    if (last) free_log(log);
+}
+
+/* ---- May this be done? ---- */
+
+mk_status mk_log_check_open_locked(mk_log *log, mk_error *err)
+{
+    if (MK_UNLIKELY(log->closed)) {
+        return mk_fail(err, MK_CLOSED, "the log %s is closed", log->directory);
+    }
+    if (MK_UNLIKELY(*log->vfs->session != log->session)) {
+        if (log->vfs->dead_status == MK_CRASHED) {
+            return mk_fail(err, MK_CRASHED,
+                           "the disk of log %s lost power; open it again",
+                           log->directory);
+        }
+        return mk_fail(err, MK_CLOSED,
+                       "the log %s belongs to the process that opened it, "
+                       "before this one was forked",
+                       log->directory);
+    }
+    return MK_OK;
+}
+
+static bool in_callback(const mk_log *log)
+{
+    return log->callback_depth > 0 && log->callback_thread == mk_thread_self();
+}
+
+static mk_status fail_busy(mk_error *err)
+{
+    return mk_fail(err, MK_BUSY,
+                   "a callback may not change the log it was called for");
+}
+
+mk_status mk_log_check_writable_locked(mk_log *log, mk_error *err)
+{
+    mk_status status = mk_log_check_open_locked(log, err);
+
+    if (status != MK_OK) return status;
+    if (MK_UNLIKELY(log->read_only)) {
+        return mk_fail(err, MK_READ_ONLY, "the log %s was opened read-only",
+                       log->directory);
+    }
+    if (MK_UNLIKELY(in_callback(log))) return fail_busy(err);
+    if (MK_UNLIKELY(log->failed != MK_OK)) {
+        if (err != NULL) *err = log->failure;
+        mk_wrap(err, "the log refuses changes until it is opened again, since");
+        return log->failed;
+    }
+    return MK_OK;
+}
+
+void mk_log_refuse_locked(mk_log *log, const mk_error *err)
+{
+    if (log->failed != MK_OK) return;
+    log->failed = err->status;
+    log->failure = *err;
+    mk_condition_signal_all(&log->changed);
+}
+
+mk_status mk_log_begin_maintenance_locked(mk_log *log, mk_error *err)
+{
+    for (;;) {
+        mk_status status = mk_log_check_writable_locked(log, err);
+
+        if (status != MK_OK) return status;
+        if (!log->maintaining) break;
+        mk_condition_wait(&log->changed, &log->mutex, INT64_MAX);
+    }
+    log->maintaining = true;
+    log->maintainer = mk_thread_self();
+    return MK_OK;
+}
+
+void mk_log_end_maintenance_locked(mk_log *log)
+{
+    MK_ASSERT(log->maintaining);
+    log->maintaining = false;
+    mk_condition_signal_all(&log->changed);
+}
+
+void mk_log_enter_callback(mk_log *log)
+{
+    mk_mutex_lock(&log->mutex);
+    if (log->callback_depth == 0) log->callback_thread = mk_thread_self();
+    if (in_callback(log) || log->callback_depth == 0) log->callback_depth++;
+    mk_mutex_unlock(&log->mutex);
+}
+
+void mk_log_leave_callback(mk_log *log)
+{
+    mk_mutex_lock(&log->mutex);
+    if (in_callback(log)) log->callback_depth--;
+    mk_mutex_unlock(&log->mutex);
+}
+
+mk_status mk_log_read_clock(mk_log *log, const mk_clock *clock, int64_t *now_ms,
+                            mk_error *err)
+{
+    mk_clock own = log->clock;
+    mk_status status = MK_OK;
+
+    if (clock == NULL || clock->now == NULL) clock = &own;
+    *now_ms = MK_TIMESTAMP_NOW;
+    mk_mutex_lock(&log->mutex);
+    if (in_callback(log)) status = fail_busy(err);
+    mk_mutex_unlock(&log->mutex);
+    if (status != MK_OK) return status;
+    mk_log_enter_callback(log);
+    status = clock->now(clock->context, now_ms, err);
+    mk_log_leave_callback(log);
+    return status;
+}
+
+/* ---- Segments ---- */
+
+size_t mk_log_find_segment_locked(const mk_log *log, int64_t offset)
+{
+    size_t low = 0;                   /* [0, low) begin at or before it. */
+    size_t high = log->segment_count; /* [high, count) begin past it. */
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (log->segments[middle]->base_offset <= offset) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low > 0 ? low - 1 : 0;
+}
+
+mk_status mk_log_add_segment_locked(mk_log *log, mk_segment *segment,
+                                    mk_error *err)
+{
+    void *array = log->segments;
+    mk_status status =
+        mk_grow(&log->heap, &array, &log->segment_capacity,
+                log->segment_count + 1, sizeof *log->segments, err);
+
+    log->segments = array;
+    if (status != MK_OK) return status;
+    if (log->segment_count > 0) {
+        MK_ASSERT(mk_log_active_locked(log)->base_offset <
+                  segment->base_offset);
+    }
+    segment->id = log->next_segment_id++;
+    log->segments[log->segment_count++] = segment;
+    return MK_OK;
+}
+
+mk_segment *mk_log_acquire_segment_locked(mk_segment *segment)
+{
+    segment->references++;
+    return segment;
+}
+
+void mk_log_release_segment_locked(mk_log *log, mk_segment *segment)
+{
+    MK_ASSERT(segment->references > 0);
+    if (--segment->references > 0) return;
+    mk_file_cache_drop(&log->files, &segment->log);
+    mk_segment_free(segment);
+}
+
+void mk_log_close_idle_file_locked(mk_log *log, mk_segment *segment)
+{
+    if (segment->log.pins == 0) mk_file_cache_drop(&log->files, &segment->log);
+}
+
+void mk_log_forget_segments_locked(mk_log *log, size_t first, size_t count)
+{
+    MK_ASSERT(first + count <= log->segment_count);
+    for (size_t i = first; i < first + count; i++) {
+        mk_segment *segment = log->segments[i];
+
+        mk_log_close_idle_file_locked(log, segment);
+        mk_log_release_segment_locked(log, segment);
+    }
+    memmove(log->segments + first, log->segments + first + count,
+            (log->segment_count - first - count) * sizeof *log->segments);
+    log->segment_count -= count;
+    log->generation++;
+}
+
+mk_status mk_log_pin_locked(mk_log *log, mk_segment *segment, mk_error *err)
+{
+    unsigned flags = 0;
+    char path[MK_PATH_MAX];
+    mk_status status;
+
+    if (segment->log.file != NULL) {
+        return mk_file_cache_pin(&log->files, &segment->log, NULL, 0, err);
+    }
+    if (segment->sealed && log->mapped == MK_MAPPED_ALWAYS && !log->read_only) {
+        flags = MK_OPEN_MAPPED;
+    }
+    status = mk_name_segment_file(path, sizeof path, log->directory,
+                                  segment->base_offset, MK_ROLE_LOG, err);
+    if (status != MK_OK) return status;
+    return mk_file_cache_pin(&log->files, &segment->log, path, flags, err);
+}
+
+void mk_log_unpin_locked(mk_log *log, mk_segment *segment)
+{
+    mk_file_cache_unpin(&log->files, &segment->log);
+}
+
+/* Make the indexes anew from the log, which is read up to where it is in use.
+ * Facts are replaced, too, so they must come out the same. */
+static mk_status rebuild_indexes(mk_log *log, mk_segment *segment,
+                                 mk_error *err)
+{
+    mk_segment *fresh = NULL;
+    mk_segment_scan scan;
+    mk_scratch scratch;
+    mk_status status;
+
+    mk_scratch_init(&scratch, &log->heap);
+    status = mk_segment_new(&log->heap, segment->base_offset, &fresh, err);
+    if (status == MK_OK) status = mk_log_pin_locked(log, segment, err);
+    if (status != MK_OK) goto done;
+    mk_segment_scan_init(&scan, fresh, segment->log.file, segment->log_bytes,
+                         log->config.index_interval_bytes, &scratch);
+    while (status == MK_OK && scan.end == MK_SCAN_RUNNING) {
+        status = mk_segment_scan_step(&scan, SCAN_BUDGET, err);
+    }
+    mk_log_unpin_locked(log, segment);
+    if (status == MK_OK) status = mk_segment_finish_times(fresh, err);
+    if (status != MK_OK) goto done;
+    /* Damage ends the scan early. What it found up to there is still true, and
+     * the reader that comes to the damage says so. */
+    mk_offset_index_deinit(&segment->offsets);
+    mk_time_index_deinit(&segment->times);
+    segment->offsets = fresh->offsets;
+    segment->times = fresh->times;
+    mk_offset_index_init(&fresh->offsets, &log->heap, 0);
+    mk_time_index_init(&fresh->times, &log->heap, 0);
+    segment->offsets_written = segment->times_written = 0;
+    segment->index_files_good = false;
+    segment->has_index_checksum = false;
+    segment->indexes_loaded = true;
+done:
+    mk_segment_free(fresh);
+    mk_scratch_deinit(&scratch);
+    return status;
+}
+
+/* Unload the least recently used indexes of sealed segments while all of them
+ * together are too large, but for those of `keep`. */
+static void bound_index_memory(mk_log *log, const mk_segment *keep)
+{
+    for (;;) {
+        mk_segment *idle = NULL;
+        int64_t sum = 0;
+
+        for (size_t i = 0; i < log->segment_count; i++) {
+            mk_segment *segment = log->segments[i];
+            bool written = segment->offsets_written == segment->offsets.count &&
+                           segment->times_written == segment->times.count;
+
+            if (!segment->indexes_loaded || !segment->sealed) continue;
+            sum += mk_segment_index_bytes(segment);
+            if (segment == keep || !written) continue;
+            if (idle == NULL || segment->last_use < idle->last_use) {
+                idle = segment;
+            }
+        }
+        if (idle == NULL || sum <= INDEX_BYTES_MAX) return;
+        mk_segment_unload_indexes(idle);
+    }
+}
+
+mk_status mk_log_load_indexes_locked(mk_log *log, mk_segment *segment,
+                                     mk_error *err)
+{
+    mk_status status;
+
+    segment->last_use = ++log->use_count;
+    if (MK_LIKELY(segment->indexes_loaded)) return MK_OK;
+    status = mk_segment_load_indexes(segment, log->vfs, log->directory, err);
+    if (status == MK_CORRUPT_INDEX) {
+        status = rebuild_indexes(log, segment, err);
+        if (status == MK_OK && !log->read_only) {
+            /* A cache that can't be written is rebuilt the next time. */
+            (void)!mk_segment_write_indexes(segment, log->vfs, log->directory,
+                                            NULL);
+        }
+    }
+    if (status == MK_OK) bound_index_memory(log, segment);
+    return status;
+}
+
+int64_t mk_log_size_bytes_locked(const mk_log *log)
+{
+    int64_t sum = 0;
+
+    for (size_t i = 0; i < log->segment_count; i++) {
+        sum += mk_segment_size_bytes(log->segments[i]);
+    }
+    return sum;
+}
+
+void mk_log_describe_segment_locked(const mk_log *log, size_t i,
+                                    mk_segment_info *out)
+{
+    const mk_segment *segment = log->segments[i];
+
+    *out = (mk_segment_info){
+        .base_offset = segment->base_offset,
+        .next_offset = segment->next_offset,
+        .log_bytes = segment->log_bytes,
+        .index_bytes = mk_segment_index_bytes(segment),
+        .max_timestamp_ms = segment->max_timestamp_ms,
+    };
+}
+
+void mk_log_get_info_locked(const mk_log *log, mk_log_info *out)
+{
+    *out = (mk_log_info){
+        .log_start_offset = log->log_start_offset,
+        .log_end_offset = log->log_end_offset,
+        .last_stable_offset = log->log_end_offset,
+        .high_watermark = log->log_end_offset,
+        .recovery_point = log->recovery_point.offset,
+        .size_bytes = mk_log_size_bytes_locked(log),
+        .segment_count = log->segment_count,
+        .read_only = log->read_only,
+    };
+}
+
+/* ---- State ---- */
+
+mk_status mk_log_get_state_locked(const mk_log *log,
+                                  mk_segment *const *segments, size_t count,
+                                  mk_state *out, mk_error *err)
+{
+    const mk_segment *active = segments[count - 1];
+    mk_status status = MK_OK;
+
+    mk_state_init(out, &log->heap);
+    out->log_start_offset = log->log_start_offset;
+    out->dense_offset = log->dense_offset;
+    out->end_offset = log->log_end_offset;
+    out->end_segment = active->base_offset;
+    out->end_position = active->log_bytes;
+    out->recovery_point = log->recovery_point;
+    for (size_t i = 0; status == MK_OK && i < count; i++) {
+        mk_segment_facts facts;
+
+        mk_segment_get_facts(segments[i], &facts);
+        status = mk_state_add(out, &facts, err);
+    }
+    return status;
+}
+
+mk_status mk_log_store_state_locked(mk_log *log, bool durable, mk_error *err)
+{
+    mk_state state;
+    mk_status status = mk_log_get_state_locked(log, log->segments,
+                                               log->segment_count, &state, err);
+
+    if (status == MK_OK) {
+        status = mk_state_store(&state, log->vfs, log->directory, durable, err);
+    }
+    if (status == MK_OK) {
+        log->state_stale = false;
+        log->unstored_bytes = 0;
+    }
+    mk_state_deinit(&state);
+    return status;
+}
+
+void mk_log_check_invariants_locked(const mk_log *log)
+{
+    const mk_segment *active = mk_log_active_locked(log);
+
+    for (size_t i = 0; i < log->segment_count; i++) {
+        const mk_segment *segment = log->segments[i];
+
+        MK_ASSERT(segment->base_offset <= segment->next_offset);
+        MK_ASSERT(segment->sealed == (segment != active) || log->read_only);
+        if (segment == active) continue;
+        MK_ASSERT(segment->next_offset <= log->segments[i + 1]->base_offset);
+    }
+    MK_ASSERT(log->segments[0]->base_offset <= log->log_start_offset);
+    MK_ASSERT(log->log_start_offset <= log->log_end_offset);
+    MK_ASSERT(active->next_offset <= log->log_end_offset);
+    MK_ASSERT(log->recovery_point.offset <= log->log_end_offset);
+}

@@ -1,0 +1,183 @@
+/*
+ * log -- one open partition: its segments, its end, its locks.
+ *
+ * This header is the inside of an mk_log, seen by log/, clean/ and api/.
+ *
+ * Threads. `mutex` guards everything that can change; functions that need it
+ * end in `_locked`. It is held for memory work and short writes, never across
+ * the sync of a segment, a rewrite, or a callback (the small state file is
+ * written and synced under it). `maintaining` is the right to change the set of
+ * closed segments, held across whole operations (compaction, retention,
+ * truncation): take it before the mutex is let go for a long time, with
+ * mk_log_begin_maintenance_locked(). There is one lock order: the mutex of a
+ * log, then the mutex of its environment.
+ *
+ * Invariants:
+ *
+ *  (1) Segments ascend by base offset; next_offset of each is at most the base
+ *      of the one after it. The last one is active, the others are sealed.
+ *  (2) first base offset <= log_start_offset <= log_end_offset, and the active
+ *      segment's next_offset is at most log_end_offset.
+ *  (3) recovery_point <= log_end_offset.
+ *  (4) `generation` changes whenever the set of segments, or what a position in
+ *      one of them means, changes other than by an append; `cuts` changes, too,
+ *      where records end that were never removed from the start: by truncation
+ *      and by closing. Cursors look at both without the mutex.
+ */
+#ifndef MK_LOG_LOG_H
+#define MK_LOG_LOG_H
+
+#include <stdatomic.h>
+
+#include "log/config.h"
+#include "os/env.h"
+#include "store/segment_scan.h"
+
+struct mk_log {
+    mk_env *env; /* Counted. */
+    mk_vfs *vfs; /* Borrowed from env. */
+    mk_heap heap;
+    char *directory; /* Owned; absolute. */
+    mk_config config;
+    mk_clock clock;
+    mk_mapping mapped;
+    bool read_only;
+    uint64_t directory_inode; /* Of a read-only log, when it was last read. */
+    uint64_t session;         /* Of the disk, when the log was opened. */
+
+    mk_mutex mutex;
+    mk_condition changed; /* The end moved, a sync ended, a state changed. */
+    size_t references;    /* The handle and its children. */
+    bool closed;
+    mk_status failed; /* MK_OK, or why the log refuses to change. */
+    mk_error failure; /* ... in full. */
+    bool maintaining; /* Some thread changes the closed segments. */
+    mk_thread_id maintainer;
+    bool swapping;                /* ... and the directory: no roll now. */
+    bool syncing;                 /* Some thread syncs. */
+    mk_thread_id callback_thread; /* Is inside a callback of this log */
+    size_t callback_depth;        /* ... so many times over. */
+
+    mk_segment **segments; /* Owned; each counted. */
+    size_t segment_count;
+    size_t segment_capacity;
+    _Atomic uint64_t generation;
+    _Atomic uint64_t cuts; /* What readers have read ahead is void. */
+    uint64_t next_segment_id;
+    uint64_t use_count; /* Counts uses of indexes. */
+    mk_file_cache files;
+    mk_file *lock; /* Owned; NULL when read-only. */
+
+    int64_t log_start_offset;
+    int64_t log_end_offset;
+    int64_t dense_offset; /* As in the state file. */
+    mk_recovery_point recovery_point;
+    int64_t last_flush_ms;
+    bool directory_dirty;   /* Names of files are not yet synced. */
+    bool state_stale;       /* The state file tells less than is known. */
+    int64_t unstored_bytes; /* Appended since it was written. */
+
+    struct mk_waiting *waiting; /* Borrowed: batches of appenders. */
+    mk_scratch spare;           /* For a batch that moves to a new segment. */
+
+    mk_log_stats stats;
+};
+
+/* ---- Life ---- */
+
+mk_log *mk_log_acquire_locked(mk_log *log);
+
+/* Count one holder less; the last one frees the log. Takes the mutex. */
+void mk_log_release(mk_log *log);
+
+/* ---- May this be done? ---- */
+
+/* Errors: CLOSED, CRASHED. */
+MK_NODISCARD mk_status mk_log_check_open_locked(mk_log *log, mk_error *err);
+
+/* May the log be changed by this thread, now? Errors: CLOSED, CRASHED,
+ * READ_ONLY, BUSY, and what made the log refuse. */
+MK_NODISCARD mk_status mk_log_check_writable_locked(mk_log *log, mk_error *err);
+
+/* Refuse changes from now on, for the reason in `err`. */
+void mk_log_refuse_locked(mk_log *log, const mk_error *err);
+
+/* Become the one who changes closed segments; waits for another thread's turn
+ * to end. Errors: those of mk_log_check_writable_locked(). */
+MK_NODISCARD mk_status mk_log_begin_maintenance_locked(mk_log *log,
+                                                       mk_error *err);
+void mk_log_end_maintenance_locked(mk_log *log);
+
+/* Mark that this thread runs a callback of the log, or no longer does. Called
+ * without the mutex. */
+void mk_log_enter_callback(mk_log *log);
+void mk_log_leave_callback(mk_log *log);
+
+/* Read `clock`, or the log's own if it is empty. Called without the mutex.
+ * Errors: BUSY inside a callback of the log; those of the clock. */
+MK_NODISCARD mk_status mk_log_read_clock(mk_log *log, const mk_clock *clock,
+                                         int64_t *now_ms, mk_error *err);
+
+/* ---- Segments ---- */
+
+static inline mk_segment *mk_log_active_locked(const mk_log *log)
+{
+    return log->segments[log->segment_count - 1];
+}
+
+/* Return the number of the segment that holds `offset`: the last one with a
+ * base at or before it; 0 if there is none. */
+size_t mk_log_find_segment_locked(const mk_log *log, int64_t offset);
+
+/* Add a segment behind all others; the log takes over the reference. */
+MK_NODISCARD mk_status mk_log_add_segment_locked(mk_log *log,
+                                                 mk_segment *segment,
+                                                 mk_error *err);
+
+/* Count one holder more, or less, of a segment. */
+mk_segment *mk_log_acquire_segment_locked(mk_segment *segment);
+void mk_log_release_segment_locked(mk_log *log, mk_segment *segment);
+
+/* Take `count` segments from number `first` on out of the set. */
+void mk_log_forget_segments_locked(mk_log *log, size_t first, size_t count);
+
+/* Open and pin a segment's log file. */
+MK_NODISCARD mk_status mk_log_pin_locked(mk_log *log, mk_segment *segment,
+                                         mk_error *err);
+void mk_log_unpin_locked(mk_log *log, mk_segment *segment);
+
+/* Close a segment's log file, unless somebody uses it right now. */
+void mk_log_close_idle_file_locked(mk_log *log, mk_segment *segment);
+
+/* Make sure that a segment's indexes are in memory: from their files, or, where
+ * those are missing or damaged, from the log, which is read for it. */
+MK_NODISCARD mk_status mk_log_load_indexes_locked(mk_log *log,
+                                                  mk_segment *segment,
+                                                  mk_error *err);
+
+/* Sum of all segments' sizes. */
+int64_t mk_log_size_bytes_locked(const mk_log *log);
+
+void mk_log_describe_segment_locked(const mk_log *log, size_t i,
+                                    mk_segment_info *out);
+
+void mk_log_get_info_locked(const mk_log *log, mk_log_info *out);
+
+/* ---- State ---- */
+
+/* Put together the state of the log as if it had these segments. The caller
+ * releases it with mk_state_deinit(). Errors: NO_MEMORY. */
+MK_NODISCARD mk_status mk_log_get_state_locked(const mk_log *log,
+                                               mk_segment *const *segments,
+                                               size_t count, mk_state *out,
+                                               mk_error *err);
+
+/* Write the log's state file; with `durable`, on stable storage.
+ * Errors: IO, NO_MEMORY. */
+MK_NODISCARD mk_status mk_log_store_state_locked(mk_log *log, bool durable,
+                                                 mk_error *err);
+
+/* Check the invariants above. */
+void mk_log_check_invariants_locked(const mk_log *log);
+
+#endif /* MK_LOG_LOG_H */

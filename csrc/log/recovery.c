@@ -1,0 +1,586 @@
+/*
+ * recovery -- which bytes to believe.
+ *
+ * The state file claims facts about segments, an end and a recovery point. The
+ * recovery point is believed when the batch that it names is there and sound.
+ * A segment's facts are believed when all of it lies below a believed recovery
+ * point and its file is at least as long as the facts say. What the facts do
+ * not cover is read and checked batch by batch:
+ *
+ *  - in a sealed segment it must be sound to the end of the file;
+ *  - in the active one the first unsound byte is the end of the log.
+ *
+ * A recovery that had to read forgets the recovery point: what it found is in
+ * the kernel's hands, and the next flush puts it on stable storage.
+ */
+#include "log/recovery.h"
+
+#include <inttypes.h>
+
+#include "base/check.h"
+
+#include "base/poison.h"
+
+#define SCAN_BUDGET (1u << 20)
+
+typedef struct recovery {
+    mk_log *log;                 /* Borrowed. */
+    const mk_progress *progress; /* Borrowed; NULL: tell nobody. */
+    mk_state state;
+    int64_t believed;    /* Below it facts are believed; -1: none are. */
+    int64_t done, total; /* Bytes to check. */
+    mk_scratch scratch;
+    bool checked; /* Something had to be read. */
+    bool cut;     /* The active segment's file is longer than its log. */
+} recovery;
+
+/* ---- What is there ---- */
+
+/* Remove a file that a step of Kafka's left behind and that it removes, too,
+ * when it opens a log. */
+static mk_status remove_leftover(mk_log *log, const char *name, mk_error *err)
+{
+    char path[MK_PATH_MAX];
+    mk_status status;
+
+    if (log->read_only) return MK_OK;
+    status = mk_name_join(path, sizeof path, log->directory, name, err);
+    if (status != MK_OK) return status;
+    return mk_vfs_unlink(log->vfs, path, err);
+}
+
+/* The smallest offset of a `.cleaned` file: output at or behind it was not
+ * complete. */
+static int64_t first_unfinished(const mk_name_list *names)
+{
+    int64_t first = INT64_MAX;
+
+    for (size_t i = 0; i < names->count; i++) {
+        mk_file_name name = mk_name_parse(names->names[i]);
+
+        if (name.stage == MK_STAGE_CLEANED && name.offset < first) {
+            first = name.offset;
+        }
+    }
+    return first;
+}
+
+static mk_status find_segment(mk_log *log, const char *text, int64_t unfinished,
+                              mk_error *err)
+{
+    mk_file_name name = mk_name_parse(text);
+    mk_segment *segment = NULL;
+    mk_status status;
+
+    if (name.stage == MK_STAGE_DELETED || name.stage == MK_STAGE_CLEANED ||
+        (name.stage == MK_STAGE_SWAP && name.offset >= unfinished)) {
+        return remove_leftover(log, text, err);
+    }
+    if (name.stage == MK_STAGE_SWAP) {
+        return mk_fail_at(err, MK_SWAP_AMBIGUOUS, log->directory, -1,
+                          "%s has %s, left by an interrupted swap of segments",
+                          log->directory, text);
+    }
+    if (name.role != MK_ROLE_LOG) return MK_OK;
+    status = mk_segment_new(&log->heap, name.offset, &segment, err);
+    if (status != MK_OK) return status;
+    segment->sealed = true;
+    status = mk_log_add_segment_locked(log, segment, err);
+    if (status != MK_OK) mk_segment_free(segment);
+    return status;
+}
+
+/* Add an empty segment for each `.log` file. */
+static mk_status find_segments(mk_log *log, mk_error *err)
+{
+    mk_name_list names;
+    mk_file_stat stat;
+    mk_status status = mk_vfs_stat(log->vfs, log->directory, &stat, err);
+
+    if (status != MK_OK) return status;
+    log->directory_inode = stat.inode;
+    status = mk_vfs_list(log->vfs, log->directory, &names, err);
+    if (status != MK_OK) return status;
+    for (size_t i = 0; status == MK_OK && i < names.count; i++) {
+        if (names.kinds[i] != MK_KIND_FILE) continue;
+        status =
+            find_segment(log, names.names[i], first_unfinished(&names), err);
+    }
+    mk_name_list_deinit(&names);
+    return status;
+}
+
+static mk_status file_size(mk_log *log, mk_segment *segment, int64_t *out,
+                           mk_error *err)
+{
+    mk_file_stat stat;
+    char path[MK_PATH_MAX];
+    mk_status status;
+
+    *out = 0;
+    status = mk_name_segment_file(path, sizeof path, log->directory,
+                                  segment->base_offset, MK_ROLE_LOG, err);
+    if (status != MK_OK) return status;
+    status = mk_vfs_stat(log->vfs, path, &stat, err);
+    if (status != MK_OK) return status;
+    if (stat.size > INT32_MAX) {
+        return mk_fail_at(err, MK_CORRUPT_SEGMENT, path, INT32_MAX,
+                          "%s is larger than a segment can be", path);
+    }
+    *out = stat.size;
+    return MK_OK;
+}
+
+/* Remove segments that lie wholly below the log start: their removal was cut
+ * short. */
+static mk_status drop_below(mk_log *log, int64_t start_offset, mk_error *err)
+{
+    while (log->segment_count > 1 &&
+           log->segments[1]->base_offset <= start_offset) {
+        int64_t base_offset = log->segments[0]->base_offset;
+
+        mk_log_forget_segments_locked(log, 0, 1);
+        if (!log->read_only) {
+            mk_status status =
+                mk_segment_unlink(log->vfs, log->directory, base_offset, err);
+
+            if (status != MK_OK) return status;
+        }
+    }
+    return MK_OK;
+}
+
+/* ---- What is believed ---- */
+
+static mk_segment *find_exact(const mk_log *log, int64_t base_offset)
+{
+    size_t i = mk_log_find_segment_locked(log, base_offset);
+
+    if (log->segment_count == 0) return NULL;
+    if (log->segments[i]->base_offset != base_offset) return NULL;
+    return log->segments[i];
+}
+
+/* Is the batch that the recovery point names where it should be, and whole? */
+static bool batch_agrees(const mk_recovery_point *point, mk_span bytes)
+{
+    mk_batch batch;
+
+    return mk_batch_peek(bytes, &batch) == MK_BATCH_WHOLE &&
+           batch.size == bytes.size && batch.crc == point->checksum &&
+           mk_batch_next_offset(&batch) <= point->offset &&
+           mk_batch_checksum_agrees(bytes.data, &batch);
+}
+
+static mk_status believe_point(recovery *r, mk_error *err)
+{
+    const mk_recovery_point *point = &r->state.recovery_point;
+    mk_segment *segment = find_exact(r->log, point->segment);
+    int64_t size = point->end_position - point->batch_position;
+    mk_span bytes;
+    mk_status status;
+
+    r->believed = -1;
+    if (segment == NULL) return MK_OK;
+    if (point->batch_position < 0) {
+        if (point->end_position == 0) r->believed = point->offset;
+        return MK_OK;
+    }
+    if (size < (int64_t)MK_BATCH_HEADER_SIZE || size > INT32_MAX) return MK_OK;
+    status = mk_log_pin_locked(r->log, segment, err);
+    if (status != MK_OK) return status;
+    status = mk_file_view(segment->log.file, &r->scratch, point->batch_position,
+                          (size_t)size, &bytes, err);
+    mk_log_unpin_locked(r->log, segment);
+    if (status != MK_OK) return status;
+    if (bytes.size == (size_t)size && batch_agrees(point, bytes)) {
+        r->believed = point->offset;
+    }
+    return MK_OK;
+}
+
+/* Start the segment from what the state says of it, as far as that is
+ * believed. Of the last one its last batch must be known, too. */
+static void believe_facts(recovery *r, mk_segment *segment, int64_t size,
+                          bool last)
+{
+    const mk_segment_facts *facts =
+        mk_state_find(&r->state, segment->base_offset);
+    const mk_recovery_point *point = &r->state.recovery_point;
+    bool ends_at_point;
+
+    if (facts == NULL || facts->next_offset > r->believed) return;
+    if (facts->log_bytes > size || facts->log_bytes < 0) return;
+    ends_at_point = point->segment == segment->base_offset &&
+                    point->end_position == facts->log_bytes;
+    if (last && !ends_at_point) return;
+    mk_segment_take_facts(segment, facts);
+    if (ends_at_point) {
+        segment->last_batch_position = point->batch_position;
+        segment->last_batch_checksum = point->checksum;
+    }
+}
+
+/* ---- Checking ---- */
+
+static mk_status report(recovery *r, mk_error *err)
+{
+    const mk_progress *progress = r->progress;
+
+    if (progress == NULL || progress->report == NULL) return MK_OK;
+    return progress->report(progress->context, r->done, r->total, err);
+}
+
+/* Scan on behind what is known of the segment. */
+static mk_status scan_segment(recovery *r, mk_segment *segment, int64_t size,
+                              mk_scan_end *end, mk_error *err)
+{
+    mk_log *log = r->log;
+    int64_t before = segment->log_bytes;
+    mk_segment_scan scan;
+    mk_status status = mk_log_pin_locked(log, segment, err);
+
+    if (status != MK_OK) return status;
+    mk_segment_scan_init(&scan, segment, segment->log.file, size,
+                         log->config.index_interval_bytes, &r->scratch);
+    if (segment == mk_log_active_locked(log)) {
+        scan.dense_offset = r->state.dense_offset;
+    }
+    while (status == MK_OK && scan.end == MK_SCAN_RUNNING) {
+        status = mk_segment_scan_step(&scan, SCAN_BUDGET, err);
+        r->done += segment->log_bytes - before;
+        before = segment->log_bytes;
+        if (status == MK_OK) status = report(r, err);
+    }
+    mk_log_unpin_locked(log, segment);
+    *end = scan.end;
+    return status;
+}
+
+static mk_status fail_damaged(const mk_log *log, const mk_segment *segment,
+                              mk_scan_end end, mk_error *err)
+{
+    char path[MK_PATH_MAX];
+    mk_status status;
+
+    status = mk_name_segment_file(path, sizeof path, log->directory,
+                                  segment->base_offset, MK_ROLE_LOG, err);
+    if (status != MK_OK) return status;
+    if (end == MK_SCAN_OLD) {
+        status = mk_fail_at(err, MK_UNSUPPORTED, path, segment->log_bytes,
+                            "%s has messages of an old format at position "
+                            "%" PRId64 ", which are not read yet",
+                            path, segment->log_bytes);
+    } else {
+        status = mk_fail_at(err, MK_CORRUPT_SEGMENT, path, segment->log_bytes,
+                            "%s is damaged at position %" PRId64
+                            ", after offset %" PRId64,
+                            path, segment->log_bytes, segment->next_offset - 1);
+    }
+    if (err != NULL) err->offset = segment->next_offset;
+    return status;
+}
+
+/* Bring a segment's facts up to the end of its file. `sound` is false when they
+ * end before it. */
+static mk_status check_segment(recovery *r, mk_segment *segment, bool last,
+                               bool *sound, mk_error *err)
+{
+    mk_scan_end end = MK_SCAN_WHOLE;
+    int64_t size;
+    mk_status status;
+
+    *sound = true;
+    status = file_size(r->log, segment, &size, err);
+    if (status != MK_OK) return status;
+    believe_facts(r, segment, size, last);
+    if (size == segment->log_bytes && size > 0) return MK_OK;
+    if (!segment->indexes_loaded) {
+        status = mk_segment_load_indexes(segment, r->log->vfs,
+                                         r->log->directory, err);
+        if (status == MK_CORRUPT_INDEX) mk_segment_reset(segment);
+        if (status != MK_OK && status != MK_CORRUPT_INDEX) return status;
+        segment->index_files_good = false; /* They may hold more. */
+    }
+    if (size == 0) return MK_OK;
+    r->checked = true;
+    status = scan_segment(r, segment, size, &end, err);
+    if (status != MK_OK) return status;
+    if (end == MK_SCAN_OLD) return fail_damaged(r->log, segment, end, err);
+    *sound = end == MK_SCAN_WHOLE;
+    if (*sound || last || r->log->read_only) return MK_OK;
+    return fail_damaged(r->log, segment, end, err);
+}
+
+/* Complete a sealed segment that was scanned, and write its indexes. */
+static mk_status finish_sealed(mk_log *log, mk_segment *segment, mk_error *err)
+{
+    mk_status status;
+
+    if (!segment->indexes_loaded) return MK_OK;
+    status = mk_segment_finish_times(segment, err);
+    if (status != MK_OK || log->read_only) return status;
+    return mk_segment_write_indexes(segment, log->vfs, log->directory, err);
+}
+
+static mk_status check_order(const mk_log *log, size_t i, mk_error *err)
+{
+    const mk_segment *segment = log->segments[i];
+    const mk_segment *next = log->segments[i + 1];
+
+    if (segment->next_offset <= next->base_offset) return MK_OK;
+    return mk_fail_at(err, MK_CORRUPT_SEGMENT, log->directory, -1,
+                      "the segments at %" PRId64 " and %" PRId64
+                      " of %s overlap",
+                      segment->base_offset, next->base_offset, log->directory);
+}
+
+static mk_status check_segments(recovery *r, mk_error *err)
+{
+    mk_log *log = r->log;
+    bool sound = true;
+
+    for (size_t i = 0; i < log->segment_count; i++) {
+        mk_segment *segment = log->segments[i];
+        bool last = i + 1 == log->segment_count;
+        mk_status status = check_segment(r, segment, last, &sound, err);
+
+        if (status == MK_OK && !last) {
+            status = finish_sealed(log, segment, err);
+            if (status == MK_OK) status = check_order(log, i, err);
+        }
+        if (status != MK_OK) return status;
+        if (sound) continue;
+        if (!last) {
+            /* Read-only: what stands before the damage is the log. */
+            mk_log_forget_segments_locked(log, i + 1,
+                                          log->segment_count - i - 1);
+        }
+        break;
+    }
+    r->cut = !sound;
+    return MK_OK;
+}
+
+/* ---- Where the log begins and ends ---- */
+
+static void find_bounds(recovery *r)
+{
+    mk_log *log = r->log;
+    const mk_state *state = &r->state;
+    const mk_segment *active = NULL;
+    bool end_is_there = false;
+
+    if (log->segment_count > 0) {
+        active = mk_log_active_locked(log);
+        log->log_start_offset = log->segments[0]->base_offset;
+        log->log_end_offset = active->next_offset;
+        end_is_there = active->base_offset > state->end_segment ||
+                       (active->base_offset == state->end_segment &&
+                        active->log_bytes != state->end_position);
+    }
+    /* The state's end counts while nothing contradicts it: it covers offsets
+     * that were given and have no batch any more. */
+    if (!end_is_there && log->log_end_offset < state->end_offset) {
+        log->log_end_offset = state->end_offset;
+    }
+    if (log->log_start_offset < state->log_start_offset) {
+        log->log_start_offset = state->log_start_offset;
+    }
+    if (log->log_end_offset < log->log_start_offset) {
+        log->log_end_offset = log->log_start_offset;
+    }
+}
+
+/* From where on will batches follow without gaps? */
+static void find_dense(recovery *r)
+{
+    mk_log *log = r->log;
+    bool gap = log->segment_count > 0 &&
+               mk_log_active_locked(log)->next_offset < log->log_end_offset;
+
+    log->dense_offset = r->state.dense_offset;
+    if (gap || log->dense_offset > log->log_end_offset) {
+        log->dense_offset = log->log_end_offset;
+    }
+}
+
+static void find_point(recovery *r)
+{
+    mk_log *log = r->log;
+    bool kept = r->believed >= log->log_start_offset &&
+                r->believed <= log->log_end_offset && !r->checked && !r->cut;
+
+    log->recovery_point = (mk_recovery_point){
+        .offset = log->log_start_offset,
+        .segment = -1,
+        .batch_position = -1,
+        .end_position = -1,
+    };
+    if (kept) log->recovery_point = r->state.recovery_point;
+}
+
+/* Cut the active segment's file to what is sound, and see that the cut stays
+ * before anything is appended behind it. */
+static mk_status cut_tail(mk_log *log, mk_error *err)
+{
+    mk_segment *active = mk_log_active_locked(log);
+    mk_file *file = NULL;
+    char path[MK_PATH_MAX];
+    int64_t size;
+    mk_status status;
+
+    status = file_size(log, active, &size, err);
+    if (status != MK_OK) return status;
+    log->stats.truncated_bytes = size - active->log_bytes;
+    status = mk_name_segment_file(path, sizeof path, log->directory,
+                                  active->base_offset, MK_ROLE_LOG, err);
+    if (status != MK_OK) return status;
+    mk_log_close_idle_file_locked(log, active);
+    status = mk_file_open(log->vfs, path, MK_OPEN_WRITE, &file, err);
+    if (status != MK_OK) return status;
+    status = mk_file_truncate(file, active->log_bytes, err);
+    if (status == MK_OK) {
+        status = mk_file_sync(file, true, MK_SYNC_TRUNCATE_LOG, err);
+    }
+    (void)mk_file_close(file, NULL); /* It was synced, or failed. */
+    return status;
+}
+
+/* ---- Public functions ---- */
+
+static mk_status plan_total(recovery *r, mk_error *err)
+{
+    for (size_t i = 0; i < r->log->segment_count; i++) {
+        mk_segment *segment = r->log->segments[i];
+        const mk_segment_facts *facts =
+            mk_state_find(&r->state, segment->base_offset);
+        int64_t size;
+        mk_status status = file_size(r->log, segment, &size, err);
+
+        if (status != MK_OK) return status;
+        if (facts != NULL && facts->next_offset <= r->believed &&
+            facts->log_bytes <= size) {
+            size -= facts->log_bytes;
+        }
+        r->total += size;
+    }
+    return MK_OK;
+}
+
+mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
+                         mk_error *err)
+{
+    recovery r = {.log = log, .progress = progress};
+    mk_status status;
+
+    mk_scratch_init(&r.scratch, &log->heap);
+    mk_state_init(&r.state, &log->heap);
+    status = find_segments(log, err);
+    if (status == MK_OK) {
+        status = mk_state_load(&r.state, log->vfs, log->directory, err);
+    }
+    if (status == MK_OK) {
+        status = drop_below(log, r.state.log_start_offset, err);
+    }
+    if (status == MK_OK) status = believe_point(&r, err);
+    if (status == MK_OK && progress != NULL && progress->report != NULL) {
+        status = plan_total(&r, err);
+    }
+    if (status == MK_OK) status = check_segments(&r, err);
+    if (status != MK_OK) goto done;
+    find_bounds(&r);
+    find_point(&r);
+    find_dense(&r);
+    log->stats.recovered_bytes = r.done;
+    if (r.cut && !log->read_only) status = cut_tail(log, err);
+    if (status == MK_OK && log->segment_count > 0) {
+        status =
+            mk_log_load_indexes_locked(log, mk_log_active_locked(log), err);
+    }
+    log->state_stale =
+        r.checked || r.cut ||
+        log->recovery_point.offset != r.state.recovery_point.offset;
+done:
+    mk_state_deinit(&r.state);
+    mk_scratch_deinit(&r.scratch);
+    return status;
+}
+
+/* Is the directory as it was seen: the same segments, the last of that size? */
+static mk_status is_unchanged(mk_log *log, bool *out, mk_error *err)
+{
+    mk_name_list names;
+    mk_file_stat stat;
+    size_t count = 0;
+    int64_t size = 0;
+    mk_status status = mk_vfs_stat(log->vfs, log->directory, &stat, err);
+
+    *out = false;
+    if (status != MK_OK || stat.inode != log->directory_inode) return status;
+    status = mk_vfs_list(log->vfs, log->directory, &names, err);
+    if (status != MK_OK) return status;
+    for (size_t i = 0; i < names.count; i++) {
+        mk_file_name name = mk_name_parse(names.names[i]);
+
+        if (name.role != MK_ROLE_LOG || name.stage != MK_STAGE_FINAL) continue;
+        if (count < log->segment_count &&
+            log->segments[count]->base_offset == name.offset) {
+            count++;
+        } else {
+            count = SIZE_MAX / 2;
+        }
+    }
+    mk_name_list_deinit(&names);
+    if (count != log->segment_count || count == 0) return MK_OK;
+    status = file_size(log, mk_log_active_locked(log), &size, err);
+    *out = status == MK_OK && size == mk_log_active_locked(log)->log_bytes;
+    return status;
+}
+
+static void swap_sets(mk_log *log, mk_segment ***segments, size_t *count,
+                      size_t *capacity)
+{
+    mk_segment **old = log->segments;
+    size_t old_count = log->segment_count;
+    size_t old_capacity = log->segment_capacity;
+
+    log->segments = *segments;
+    log->segment_count = *count;
+    log->segment_capacity = *capacity;
+    *segments = old;
+    *count = old_count;
+    *capacity = old_capacity;
+}
+
+mk_status mk_log_refresh_locked(mk_log *log, mk_error *err)
+{
+    int64_t start = log->log_start_offset;
+    int64_t end = log->log_end_offset;
+    mk_recovery_point point = log->recovery_point;
+    mk_segment **other = NULL;
+    size_t count = 0, capacity = 0;
+    bool unchanged;
+    mk_status status;
+
+    if (!log->read_only) return MK_OK;
+    status = is_unchanged(log, &unchanged, err);
+    if (status != MK_OK || unchanged) return status;
+    swap_sets(log, &other, &count, &capacity);
+    log->log_start_offset = log->log_end_offset = 0;
+    status = mk_log_recover(log, NULL, err);
+    if (status != MK_OK) {
+        swap_sets(log, &other, &count, &capacity);
+        log->log_start_offset = start;
+        log->log_end_offset = end;
+        log->recovery_point = point;
+    }
+    for (size_t i = 0; i < count; i++) {
+        mk_log_close_idle_file_locked(log, other[i]);
+        mk_log_release_segment_locked(log, other[i]);
+    }
+    mk_release(&log->heap, other);
+    log->generation++;
+    mk_condition_signal_all(&log->changed);
+    return status;
+}

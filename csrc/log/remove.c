@@ -1,0 +1,270 @@
+/*
+ * remove -- dropping from the start, cutting from the end.
+ *
+ * What is no longer part of the log is first said in the state file, on stable
+ * storage, and then done: a death in between leaves files that the next opening
+ * knows to be below the log start.
+ */
+#include "log/remove.h"
+
+#include "base/check.h"
+
+#include "base/poison.h"
+
+/* ---- The start ---- */
+
+/* Move the log start, in memory and in the state file. */
+static mk_status set_start(mk_log *log, int64_t offset, mk_error *err)
+{
+    int64_t before = log->log_start_offset;
+    mk_recovery_point point = log->recovery_point;
+    mk_status status;
+
+    log->log_start_offset = offset;
+    if (log->recovery_point.offset < offset) {
+        log->recovery_point.offset = offset;
+        log->recovery_point.segment = -1;
+    }
+    status = mk_log_store_state_locked(log, true, err);
+    if (status != MK_OK) {
+        log->log_start_offset = before;
+        log->recovery_point = point;
+    }
+    return status;
+}
+
+/* Take segments off the front, and unlink their files, oldest first. */
+static mk_status unlink_prefix(mk_log *log, size_t count, mk_error *err)
+{
+    mk_status result = MK_OK;
+
+    for (size_t i = 0; i < count; i++) {
+        int64_t base_offset = log->segments[0]->base_offset;
+        mk_status status;
+
+        mk_log_forget_segments_locked(log, 0, 1);
+        status = mk_segment_unlink(log->vfs, log->directory, base_offset,
+                                   result == MK_OK ? err : NULL);
+        if (result == MK_OK) result = status;
+    }
+    mk_condition_signal_all(&log->changed);
+    return result;
+}
+
+mk_status mk_log_drop_prefix_locked(mk_log *log, size_t count, mk_error *err)
+{
+    int64_t start;
+    mk_status status;
+
+    MK_ASSERT(count < log->segment_count);
+    if (count == 0) return MK_OK;
+    start = log->segments[count]->base_offset;
+    if (start < log->log_start_offset) start = log->log_start_offset;
+    status = set_start(log, start, err);
+    if (status != MK_OK) return status;
+    return unlink_prefix(log, count, err);
+}
+
+mk_status mk_log_advance_start_locked(mk_log *log, int64_t offset,
+                                      mk_error *err)
+{
+    size_t count = 0;
+    mk_status status;
+
+    while (count + 1 < log->segment_count &&
+           log->segments[count + 1]->base_offset <= offset) {
+        count++;
+    }
+    status = set_start(log, offset, err);
+    if (status != MK_OK) return status;
+    log->generation++; /* Readers below the start must find out. */
+    return unlink_prefix(log, count, err);
+}
+
+/* ---- The end ---- */
+
+/* Find the position in the segment's log where the batch that holds `offset`,
+ * or the first one after it, begins. */
+static mk_status find_cut(mk_log *log, mk_segment *segment, int64_t offset,
+                          int64_t *out, mk_error *err)
+{
+    mk_scan_start start;
+    mk_scratch scratch;
+    mk_status status = mk_log_load_indexes_locked(log, segment, err);
+
+    if (status != MK_OK) return status;
+    start = mk_offset_index_lookup(&segment->offsets, offset);
+    *out = start.position;
+    mk_scratch_init(&scratch, &log->heap);
+    while (*out < segment->log_bytes) {
+        mk_batch batch;
+        mk_span bytes;
+
+        status = mk_file_view(segment->log.file, &scratch, *out,
+                              MK_BATCH_HEADER_SIZE, &bytes, err);
+        if (status != MK_OK) break;
+        if (mk_batch_peek(bytes, &batch) == MK_BATCH_DAMAGED ||
+            batch.size == 0) {
+            status = mk_fail_at(err, MK_CORRUPT_SEGMENT, log->directory, *out,
+                                "no batch at position %lld", (long long)*out);
+            break;
+        }
+        if (mk_batch_last_offset(&batch) >= offset) break;
+        *out += batch.size;
+    }
+    mk_scratch_deinit(&scratch);
+    return status;
+}
+
+/* Note the segment's batches anew up to `size`. */
+static mk_status rescan(mk_log *log, mk_segment *segment, int64_t size,
+                        mk_error *err)
+{
+    mk_segment_scan scan;
+    mk_scratch scratch;
+    mk_status status = MK_OK;
+
+    mk_scratch_init(&scratch, &log->heap);
+    mk_segment_reset(segment);
+    mk_segment_scan_init(&scan, segment, segment->log.file, size,
+                         log->config.index_interval_bytes, &scratch);
+    while (status == MK_OK && scan.end == MK_SCAN_RUNNING) {
+        status = mk_segment_scan_step(&scan, 1u << 20, err);
+    }
+    if (status == MK_OK && segment->log_bytes != size) {
+        status = mk_fail_at(err, MK_CORRUPT_SEGMENT, log->directory,
+                            segment->log_bytes, "the segment is damaged");
+    }
+    mk_scratch_deinit(&scratch);
+    return status;
+}
+
+/* Say in the state file that nothing at or beyond `offset` is to be believed.
+ */
+static mk_status lower_point(mk_log *log, int64_t offset, mk_error *err)
+{
+    if (log->recovery_point.offset > offset) {
+        log->recovery_point = (mk_recovery_point){
+            .offset =
+                offset < log->log_start_offset ? offset : log->log_start_offset,
+            .segment = -1,
+            .batch_position = -1,
+            .end_position = -1,
+        };
+    }
+    return mk_log_store_state_locked(log, true, err);
+}
+
+/* Remove all segments from number `first` on, newest first. */
+static mk_status unlink_suffix(mk_log *log, size_t first, mk_error *err)
+{
+    while (log->segment_count > first) {
+        mk_segment *last = mk_log_active_locked(log);
+        int64_t base_offset = last->base_offset;
+        mk_status status;
+
+        if (!last->sealed) {
+            last->sealed = true;
+            mk_log_unpin_locked(log, last);
+        }
+        mk_log_forget_segments_locked(log, log->segment_count - 1, 1);
+        status = mk_segment_unlink(log->vfs, log->directory, base_offset, err);
+        if (status != MK_OK) return status;
+    }
+    return MK_OK;
+}
+
+/* Start again, empty, at `offset`. */
+static mk_status empty_at(mk_log *log, int64_t offset, int64_t now_ms,
+                          mk_error *err)
+{
+    mk_status status = lower_point(log, offset, err);
+
+    if (status == MK_OK) status = unlink_suffix(log, 0, err);
+    if (status != MK_OK) return status;
+    log->log_start_offset = log->log_end_offset = offset;
+    log->dense_offset = offset;
+    log->recovery_point.offset = offset;
+    return mk_log_create_active_locked(log, offset, now_ms, err);
+}
+
+/* Make the last segment, which is sealed, the active one again: with a fresh
+ * structure, since readers may hold the old one and its file. */
+static mk_status unseal_last(mk_log *log, mk_segment *fresh, int64_t size,
+                             int64_t now_ms, mk_error *err)
+{
+    mk_segment *last = mk_log_active_locked(log);
+
+    fresh->id = log->next_segment_id++;
+    fresh->log_bytes = size; /* Where the tail begins. */
+    log->segments[log->segment_count - 1] = fresh;
+    mk_log_close_idle_file_locked(log, last);
+    mk_log_release_segment_locked(log, last);
+    return mk_log_open_active_locked(log, now_ms, err);
+}
+
+/* Cut the last segment's log to `size`, and append from there. */
+static mk_status cut_last(mk_log *log, mk_segment *fresh, int64_t size,
+                          int64_t now_ms, mk_error *err)
+{
+    mk_status status = MK_OK;
+    mk_segment *active;
+
+    if (fresh != NULL) status = unseal_last(log, fresh, size, now_ms, err);
+    if (status != MK_OK) return status;
+    active = mk_log_active_locked(log);
+    status = mk_file_truncate(active->log.file, size, err);
+    if (status != MK_OK) return status;
+    return rescan(log, active, size, err);
+}
+
+static mk_status cut_at(mk_log *log, int64_t offset, int64_t now_ms,
+                        mk_error *err)
+{
+    size_t keep = mk_log_find_segment_locked(log, offset) + 1;
+    mk_segment *last = log->segments[keep - 1];
+    mk_segment *fresh = NULL;
+    int64_t size = 0;
+    mk_status status = mk_log_pin_locked(log, last, err);
+
+    if (status != MK_OK) return status;
+    status = find_cut(log, last, offset, &size, err);
+    mk_log_unpin_locked(log, last);
+    if (status == MK_OK && last->sealed) {
+        status = mk_segment_new(&log->heap, last->base_offset, &fresh, err);
+    }
+    if (status == MK_OK) status = lower_point(log, offset, err);
+    if (status == MK_OK) status = unlink_suffix(log, keep, err);
+    if (status != MK_OK) {
+        mk_segment_free(fresh);
+        return status;
+    }
+    status = cut_last(log, fresh, size, now_ms, err);
+    if (status != MK_OK) return status;
+    log->log_end_offset = offset;
+    log->dense_offset = offset; /* Gaps may stand before it. */
+    return MK_OK;
+}
+
+mk_status mk_log_cut_end_locked(mk_log *log, int64_t offset, int64_t now_ms,
+                                mk_error *err)
+{
+    bool empties = offset <= log->log_start_offset;
+    mk_error scratch;
+    mk_status status;
+
+    MK_ASSERT(log->maintaining);
+    MK_ASSERT(offset < log->log_end_offset);
+    if (err == NULL) err = &scratch;
+    while (log->syncing) {
+        mk_condition_wait(&log->changed, &log->mutex, INT64_MAX);
+    }
+    status = empties ? empty_at(log, offset, now_ms, err)
+                     : cut_at(log, offset, now_ms, err);
+    log->generation++;
+    log->cuts++;
+    if (status == MK_OK) status = mk_log_store_state_locked(log, true, err);
+    if (status != MK_OK) mk_log_refuse_locked(log, err);
+    mk_condition_signal_all(&log->changed);
+    return status;
+}
