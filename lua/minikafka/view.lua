@@ -1,0 +1,144 @@
+--- How what calls return looks when it is printed.
+--
+-- One thing is one line; a list or a set of facts is a small table. Nothing
+-- here trusts what it shows: a caller may have changed the table.
+
+local view = {}
+
+local lines_max = 20 -- Of a list; the rest is counted.
+local bytes_max = 48 -- Of a key or value.
+
+--- A byte string as a person can read it, in quotes and cut if it is long.
+local function quoted(bytes)
+  if type(bytes) ~= "string" then
+    return tostring(bytes)
+  end
+  local shown = bytes:sub(1, bytes_max):gsub('[%c"\\\127-\255]', function(byte)
+    if byte == '"' or byte == "\\" then
+      return "\\" .. byte
+    end
+    return ("\\x%02x"):format(byte:byte())
+  end)
+  if #bytes <= bytes_max then
+    return '"' .. shown .. '"'
+  end
+  return ('"%s"... (%d bytes)'):format(shown, #bytes)
+end
+
+--- `count` and the word for so many of them.
+local function counted(count, word)
+  return ("%s %s%s"):format(count, word, count == 1 and "" or "s")
+end
+
+local function header_list(headers)
+  local shown = {}
+  for i, header in ipairs(headers) do
+    shown[i] = ("%s: %s"):format(quoted(header[1]), quoted(header[2]))
+  end
+  return "{" .. table.concat(shown, ", ") .. "}"
+end
+
+local function record(r)
+  local line = ("%s: %s = %s, %s ms"):format(r.offset,
+    r.key == nil and "(no key)" or quoted(r.key), quoted(r.value),
+    r.timestamp_ms)
+  if type(r.headers) == "table" then
+    line = line .. ", " .. header_list(r.headers)
+  end
+  return line
+end
+
+--- A heading, and a line for each of the first things of a list.
+local function list(heading, things, line)
+  local lines = { heading }
+  for i = 1, math.min(#things, lines_max) do
+    lines[#lines + 1] = "  " .. line(things[i])
+  end
+  if #things > lines_max then
+    lines[#lines + 1] = ("  ... and %d more"):format(#things - lines_max)
+  end
+  return table.concat(lines, "\n")
+end
+
+local function records(rs)
+  return list(counted(#rs, "record"), rs, record)
+end
+
+local function segment(s)
+  return ("segment %s..%s: %s bytes (log %s, indexes %s), newest %s ms")
+    :format(s.base_offset, s.next_offset, s.size_bytes, s.log_bytes,
+      s.index_bytes, s.max_timestamp_ms)
+end
+
+local function segments(ss)
+  return list(counted(#ss, "segment"), ss, segment)
+end
+
+local function batch(b)
+  return ("batch %s..%s: %s, %s bytes at %s of segment %s, codec %s%s")
+    :format(b.base_offset, b.last_offset, counted(b.record_count, "record"),
+      b.size_bytes, b.position, b.segment_base_offset, b.codec,
+      b.control and ", control" or "")
+end
+
+--- All facts of a table, a line each, sorted by name.
+local function facts(t)
+  local names, width = {}, 0
+  for name in pairs(t) do
+    names[#names + 1] = tostring(name)
+    width = math.max(width, #tostring(name))
+  end
+  table.sort(names)
+  for i, name in ipairs(names) do
+    names[i] = name .. (" "):rep(width - #name) .. " = " .. tostring(t[name])
+  end
+  return table.concat(names, "\n")
+end
+
+local function offsets(list_of_offsets)
+  local shown = {}
+  for i = 1, math.min(#list_of_offsets, lines_max) do
+    shown[i] = tostring(list_of_offsets[i])
+  end
+  if #list_of_offsets > lines_max then
+    shown[#shown + 1] = "..."
+  end
+  return table.concat(shown, ", ")
+end
+
+local function result(r)
+  local lines = {}
+  if #r.deleted > 0 then
+    lines[#lines + 1] = ("deleted %s: %s"):format(
+      counted(#r.deleted, "segment"), offsets(r.deleted))
+  end
+  if #r.source_segments > 0 then
+    lines[#lines + 1] = ("rewrote %s (%s) as %s (%s)"):format(
+      counted(#r.source_segments, "segment"), offsets(r.source_segments),
+      #r.new_segments, offsets(r.new_segments))
+    lines[#lines + 1] = ("records %s -> %s, bytes %s -> %s"):format(
+      r.records_before, r.records_after, r.bytes_before, r.bytes_after)
+  end
+  return #lines > 0 and table.concat(lines, "\n") or "nothing to clean up"
+end
+
+local views = {
+  record = record,
+  records = records,
+  segment = segment,
+  segments = segments,
+  batch = batch,
+  config = facts,
+  stats = facts,
+  features = facts,
+  result = result,
+}
+
+--- Give every type of tables its view. `set` is core.set_tostring.
+function view.install(set)
+  for name, show in pairs(views) do
+    set(name, show)
+  end
+end
+
+return view
