@@ -140,15 +140,19 @@ static void append_singles(mk_log *log, const uint8_t *items, size_t count)
 static uint64_t scan(mk_log *log, uint64_t *count)
 {
     mk_cursor *cursor = open_cursor(log);
-    mk_record_view record;
+    mk_record_view records[32];
     uint64_t sum = 0;
     mk_status status;
+    size_t got;
     mk_error err;
 
     *count = 0;
-    while ((status = mk_cursor_next(cursor, &record, &err)) == MK_OK) {
-        sum += dataset_touch(record.key, record.value);
-        ++*count;
+    while ((status = mk_cursor_read(cursor, records, 32, &got, &err)) ==
+           MK_OK) {
+        for (size_t i = 0; i < got; i++) {
+            sum += dataset_touch(records[i].key, records[i].value);
+        }
+        *count += got;
     }
     if (status != MK_END) check(status, &err);
     mk_cursor_close(cursor);

@@ -68,12 +68,14 @@ static mk_status try_append(mk_log *log, const mk_record *records, size_t count,
     return mk_log_append_waiting_locked(log, waiting, now_ms, err);
 }
 
-/* Let the mutex go, read the clock, and take it again. */
-static mk_status read_clock_unlocked(mk_log *log, int64_t *now_ms,
-                                     mk_error *err)
+/* Read the clock, if that was not done yet, with the mutex free meanwhile. */
+static mk_status read_clock_once(mk_log *log, int64_t *now_ms, mk_error *err)
 {
     mk_status status;
 
+    if (*now_ms != MK_TIMESTAMP_NOW) {
+        return mk_log_check_writable_locked(log, err);
+    }
     mk_mutex_unlock(&log->mutex);
     status = mk_log_read_clock(log, NULL, now_ms, err);
     mk_mutex_lock(&log->mutex);
@@ -105,8 +107,8 @@ static mk_status append(mk_log *log, const mk_record *records, size_t count,
     prepare(&waiting, options);
     mk_mutex_lock(&log->mutex);
     status = try_append(log, records, count, &waiting, now_ms, err);
-    if (status == MK_END) {
-        status = read_clock_unlocked(log, &now_ms, err);
+    while (MK_UNLIKELY(status == MK_END)) {
+        status = read_clock_once(log, &now_ms, err);
         if (status == MK_OK) {
             waiting.batch.attributes = 0;
             status = try_append(log, records, count, &waiting, now_ms, err);
@@ -156,8 +158,12 @@ mk_status mk_log_roll(mk_log *log, mk_error *err)
 
     if (status != MK_OK) return status;
     mk_mutex_lock(&log->mutex);
-    status = mk_log_check_writable_locked(log, err);
-    if (status == MK_OK) status = mk_log_send_waiting_locked(log, now_ms, err);
+    do {
+        status = mk_log_check_writable_locked(log, err);
+        if (status == MK_OK) {
+            status = mk_log_send_waiting_locked(log, now_ms, err);
+        }
+    } while (status == MK_END);
     if (status == MK_OK) status = mk_log_roll_locked(log, now_ms, err);
     mk_mutex_unlock(&log->mutex);
     return status;
@@ -221,8 +227,8 @@ mk_status mk_appender_append(mk_appender *appender, const mk_record *records,
     mk_mutex_lock(&log->mutex);
     end = log->log_end_offset;
     status = try_add(appender, records, count, now_ms, err);
-    if (MK_UNLIKELY(status == MK_END)) {
-        status = read_clock_unlocked(log, &now_ms, err);
+    while (MK_UNLIKELY(status == MK_END)) {
+        status = read_clock_once(log, &now_ms, err);
         if (status == MK_OK) {
             status = try_add(appender, records, count, now_ms, err);
         }
@@ -252,8 +258,8 @@ mk_status mk_appender_flush(mk_appender *appender, mk_offset_range *out,
     status = mk_log_check_writable_locked(log, err);
     if (status == MK_OK && appender->waiting.builder.record_count > 0) {
         status = mk_appender_send_locked(appender, now_ms, err);
-        if (status == MK_END) {
-            status = read_clock_unlocked(log, &now_ms, err);
+        while (status == MK_END) {
+            status = read_clock_once(log, &now_ms, err);
             if (status == MK_OK) {
                 status = mk_appender_send_locked(appender, now_ms, err);
             }

@@ -141,7 +141,8 @@ mk_status mk_log_get_stats(mk_log *log, mk_log_stats *out, mk_error *err)
         *out = log->stats;
         mk_log_get_info_locked(log, &out->info);
         out->open_files = log->files.open_count;
-        out->heap_bytes = log->spare.capacity;
+        out->heap_bytes =
+            log->spare.capacity + mk_batch_cache_bytes(&log->batch_cache);
         for (size_t i = 0; i < log->segment_count; i++) {
             const mk_segment *segment = log->segments[i];
 
@@ -162,8 +163,12 @@ mk_status mk_log_flush(mk_log *log, mk_error *err)
 
     if (status != MK_OK) return status;
     mk_mutex_lock(&log->mutex);
-    status = mk_log_check_writable_locked(log, err);
-    if (status == MK_OK) status = mk_log_send_waiting_locked(log, now_ms, err);
+    do {
+        status = mk_log_check_writable_locked(log, err);
+        if (status == MK_OK) {
+            status = mk_log_send_waiting_locked(log, now_ms, err);
+        }
+    } while (status == MK_END);
     if (status == MK_OK) {
         log->last_flush_ms = now_ms;
         status = mk_log_flush_locked(log, err);

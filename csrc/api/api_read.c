@@ -61,18 +61,18 @@ void mk_cursor_close(mk_cursor *cursor)
 
 int64_t mk_cursor_next_offset(const mk_cursor *cursor)
 {
-    return cursor->next_offset;
+    return cursor->walk.next_offset;
 }
 
 mk_status mk_cursor_seek(mk_cursor *cursor, int64_t offset, mk_error *err)
 {
     mk_status status = mk_cursor_go(cursor, offset, err);
 
-    if (status != MK_OFFSET_OUT_OF_RANGE || !cursor->log->read_only) {
+    if (status != MK_OFFSET_OUT_OF_RANGE || !cursor->walk.log->read_only) {
         return status;
     }
     /* The log may reach farther by now. */
-    status = mk_log_refresh(cursor->log, err);
+    status = mk_log_refresh(cursor->walk.log, err);
     if (status != MK_OK) return status;
     return mk_cursor_go(cursor, offset, err);
 }
@@ -82,11 +82,11 @@ mk_status mk_cursor_seek_time(mk_cursor *cursor, int64_t timestamp_ms,
 {
     int64_t offset, found_ms;
     mk_log_info info;
-    mk_status status = mk_log_offset_for_timestamp(cursor->log, timestamp_ms,
-                                                   &offset, &found_ms, err);
+    mk_status status = mk_log_offset_for_timestamp(
+        cursor->walk.log, timestamp_ms, &offset, &found_ms, err);
 
     if (status == MK_END) {
-        status = mk_log_get_info(cursor->log, &info, err);
+        status = mk_log_get_info(cursor->walk.log, &info, err);
         offset = info.log_end_offset;
     }
     if (status != MK_OK) return status;
@@ -101,17 +101,18 @@ void mk_cursor_limit(mk_cursor *cursor, int64_t end_offset, int64_t max_records,
     cursor->max_bytes = max_bytes;
     cursor->run_records = 0;
     cursor->run_bytes = 0;
+    mk_cursor_find_plain(cursor);
 }
 
 static void describe(const mk_cursor *cursor, mk_batch_view *out)
 {
-    const mk_batch *batch = &cursor->batch;
+    const mk_batch *batch = &cursor->walk.batch;
 
     *out = (mk_batch_view){
         .base_offset = batch->base_offset,
         .last_offset = mk_batch_last_offset(batch),
-        .position = cursor->position - batch->size,
-        .segment_base_offset = cursor->segment->base_offset,
+        .position = cursor->walk.position - batch->size,
+        .segment_base_offset = cursor->walk.segment->base_offset,
         .base_timestamp_ms = batch->base_timestamp,
         .max_timestamp_ms = batch->max_timestamp,
         .producer_id = batch->producer_id,
@@ -138,14 +139,14 @@ mk_status mk_cursor_next_batch(mk_cursor *cursor, mk_batch_view *out,
     mk_status status;
 
     if (cursor->end_offset != MK_TO_END &&
-        cursor->next_offset >= cursor->end_offset) {
+        cursor->walk.next_offset >= cursor->end_offset) {
         return MK_END;
     }
-    cursor->records_left = 0;
-    status = mk_cursor_read_batch(cursor, &bytes, err);
+    cursor->records_left = cursor->plain_left = 0;
+    status = mk_walk_next(&cursor->walk, &bytes, err);
     if (status != MK_OK) return status;
     describe(cursor, out);
-    cursor->next_offset = mk_batch_next_offset(&cursor->batch);
+    cursor->walk.next_offset = mk_batch_next_offset(&cursor->walk.batch);
     return MK_OK;
 }
 

@@ -52,7 +52,7 @@ void mk_compactor_deinit(mk_compactor *compactor)
 {
     mk_log *log = compactor->log;
 
-    mk_cursor_free(compactor->cursor);
+    if (compactor->walking) mk_walk_deinit(&compactor->walk);
     if (compactor->file != NULL) {
         (void)mk_file_close(compactor->file, NULL); /* It goes anyway. */
     }
@@ -70,30 +70,32 @@ void mk_compactor_deinit(mk_compactor *compactor)
 
 /* ---- Walking ---- */
 
-/* Put the cursor at the log start for the next pass. */
-static mk_status rewind_cursor(mk_compactor *compactor, mk_error *err)
+/* Put the walk at the log start for the next pass. */
+static mk_status rewind_walk(mk_compactor *compactor, mk_error *err)
 {
-    if (compactor->cursor == NULL) {
-        mk_status status =
-            mk_cursor_new(compactor->log, &compactor->cursor, err);
+    mk_log *log = compactor->log;
+    mk_status status;
 
-        if (status != MK_OK) return status;
-    }
-    return mk_cursor_go(compactor->cursor, compactor->start_offset, err);
+    mk_mutex_lock(&log->mutex);
+    if (!compactor->walking) mk_walk_init_locked(&compactor->walk, log);
+    compactor->walking = true;
+    status = mk_walk_go_locked(&compactor->walk, compactor->start_offset, err);
+    mk_mutex_unlock(&log->mutex);
+    return status;
 }
 
 /* Read the next batch below `end`; MK_END when there is none. */
 static mk_status next_batch(mk_compactor *compactor, int64_t end,
                             const uint8_t **bytes, mk_error *err)
 {
-    mk_cursor *cursor = compactor->cursor;
+    mk_walk *walk = &compactor->walk;
     mk_status status;
 
-    if (cursor->next_offset >= end) return MK_END;
-    status = mk_cursor_read_batch(cursor, bytes, err);
+    if (walk->next_offset >= end) return MK_END;
+    status = mk_walk_next(walk, bytes, err);
     if (status != MK_OK) return status;
-    if (cursor->batch.base_offset >= end) return MK_END;
-    cursor->next_offset = mk_batch_next_offset(&cursor->batch);
+    if (walk->batch.base_offset >= end) return MK_END;
+    walk->next_offset = mk_batch_next_offset(&walk->batch);
     return MK_OK;
 }
 
@@ -127,7 +129,7 @@ static mk_status fail_record(const mk_batch *batch, mk_error *err)
 static mk_status map_batch(mk_compactor *compactor, const uint8_t *bytes,
                            mk_error *err)
 {
-    const mk_batch *batch = &compactor->cursor->batch;
+    const mk_batch *batch = &compactor->walk.batch;
     mk_span records = mk_batch_records(bytes, batch);
     const uint8_t *next = records.data;
     mk_status status;
@@ -155,7 +157,7 @@ static mk_status begin_rewrite(mk_compactor *compactor, mk_error *err)
     if (status != MK_OK) return status;
     compactor->swap_begun = true;
     compactor->phase = MK_COMPACTOR_REWRITE;
-    return rewind_cursor(compactor, err);
+    return rewind_walk(compactor, err);
 }
 
 /* ---- Output ---- */
@@ -305,7 +307,7 @@ typedef struct survivors {
 static mk_status filter(mk_compactor *compactor, const uint8_t *bytes,
                         uint8_t *out, survivors *s, mk_error *err)
 {
-    const mk_batch *batch = &compactor->cursor->batch;
+    const mk_batch *batch = &compactor->walk.batch;
     bool append_time = (batch->attributes & MK_ATTRIBUTE_APPEND_TIME) != 0;
     mk_span records = mk_batch_records(bytes, batch);
     const uint8_t *record = records.data;
@@ -352,7 +354,7 @@ static void empty_batch(const mk_batch *original, mk_batch *batch)
 static mk_status copy_batch(mk_compactor *compactor, const uint8_t *bytes,
                             mk_error *err)
 {
-    const mk_batch *batch = &compactor->cursor->batch;
+    const mk_batch *batch = &compactor->walk.batch;
     uint8_t *out = NULL;
     mk_status status = ready_output(compactor, batch, batch->size, err);
 
@@ -365,7 +367,7 @@ static mk_status copy_batch(mk_compactor *compactor, const uint8_t *bytes,
 static mk_status rewrite_batch(mk_compactor *compactor, const uint8_t *bytes,
                                mk_error *err)
 {
-    const mk_batch *batch = &compactor->cursor->batch;
+    const mk_batch *batch = &compactor->walk.batch;
     uint8_t *out = NULL;
     survivors s;
     mk_status status;
@@ -432,8 +434,8 @@ mk_status mk_compactor_step(mk_compactor *compactor, size_t budget,
 {
     size_t used = 0;
 
-    if (compactor->cursor == NULL) {
-        mk_status status = rewind_cursor(compactor, err);
+    if (!compactor->walking) {
+        mk_status status = rewind_walk(compactor, err);
 
         if (status != MK_OK) return status;
     }
@@ -441,7 +443,7 @@ mk_status mk_compactor_step(mk_compactor *compactor, size_t budget,
         mk_status status = step_batch(compactor, err);
 
         if (status != MK_OK) return status;
-        used += compactor->cursor->batch.size;
+        used += compactor->walk.batch.size;
     }
     return MK_OK;
 }
@@ -485,7 +487,7 @@ mk_status mk_compactor_publish_locked(mk_compactor *compactor,
     if (status == MK_OK) status = describe(compactor, result, err);
     if (status != MK_OK) return status;
     for (size_t i = 0; i < compactor->output_count; i++) {
-        compactor->outputs[i]->id = log->next_segment_id++;
+        compactor->outputs[i]->id = ++log->last_segment_id;
     }
     status = mk_directory_swap_publish_locked(
         &compactor->swap, compactor->outputs, compactor->output_count,

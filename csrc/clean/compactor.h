@@ -7,8 +7,8 @@
 
 #include "clean/cleanup_result.h"
 #include "clean/key_map.h"
-#include "log/cursor.h"
 #include "log/directory_swap.h"
+#include "log/walk.h"
 
 typedef enum mk_compactor_phase {
     MK_COMPACTOR_MAP,     /* Finding each key's greatest offset. */
@@ -29,7 +29,8 @@ typedef struct mk_compactor {
     int64_t map_end;      /* The log end when it began. */
 
     mk_key_map map;
-    mk_cursor *cursor; /* Owned. */
+    mk_walk walk;
+    bool walking; /* The walk was begun. */
     mk_directory_swap swap;
     bool swap_begun;
 

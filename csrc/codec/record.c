@@ -1,20 +1,11 @@
 /* record -- encoding and decoding; the header draws the format. */
 #include "codec/record.h"
 
-#include "base/check.h"
-#include "codec/varint.h"
-
 #include "base/poison.h"
 
 /* The integers of a record without headers: attributes, length, timestamp,
  * offset, key and value size, header count. */
 #define INTEGERS_MAX (1 + 5 * MK_VARINT_SIZE_MAX + MK_VARLONG_SIZE_MAX)
-/* The part of them that stands before the key. */
-#define LEAD_MAX ((ptrdiff_t)(1 + 3 * MK_VARINT_SIZE_MAX + MK_VARLONG_SIZE_MAX))
-/* What must be readable behind a record for the fast way. */
-#define ROOM ((ptrdiff_t)MK_VARINT_SIZE_MAX)
-/* The least that can stand behind the length: six integers of a byte each. */
-#define BODY_MIN 6
 
 /* ---- Encoding ---- */
 
@@ -103,72 +94,10 @@ uint8_t *mk_record_encode(const mk_record *record, int64_t timestamp_delta,
     return out;
 }
 
-/* ---- Decoding ----
- *
- * Where `roomy`, MK_VARINT_SIZE_MAX bytes can be read behind `end`, so that an
- * integer need not be checked before it is read. One that goes past `end` is
- * found out by what comes next. The flag is a constant to the compiler, which
- * makes two functions of each. What is rare stays a call, so that the way that
- * records usually go needs no stack.
- */
+/* ---- Decoding ---- */
 
-#define ALWAYS_INLINE __attribute__((always_inline))
-#define NOINLINE      __attribute__((noinline))
-
-ALWAYS_INLINE static inline const uint8_t *
-read_varint(const uint8_t *bytes, const uint8_t *end, bool roomy, uint64_t *out)
-{
-    return roomy ? mk_varint_read_roomy(bytes, out)
-                 : mk_varint_read(bytes, end, out);
-}
-
-/* Read a key or a value. */
-ALWAYS_INLINE static inline const uint8_t *
-decode_bytes(const uint8_t *bytes, const uint8_t *end, bool roomy, mk_span *out)
-{
-    uint64_t zigzag = 0;
-    ptrdiff_t left;
-
-    bytes = read_varint(bytes, end, roomy, &zigzag);
-    if (MK_UNLIKELY(bytes == NULL)) return NULL;
-    left = end - bytes;
-    if (MK_UNLIKELY((zigzag & 1) != 0)) { /* Negative. */
-        *out = (mk_span){NULL, 0};
-        return zigzag == 1 && left >= 0 ? bytes : NULL;
-    }
-    if (MK_UNLIKELY((ptrdiff_t)(zigzag >> 1) > left)) return NULL;
-    *out = (mk_span){bytes, (size_t)(zigzag >> 1)};
-    return bytes + (zigzag >> 1);
-}
-
-/* Read what stands before the key. */
-ALWAYS_INLINE static inline const uint8_t *decode_deltas(const uint8_t *bytes,
-                                                         const uint8_t *end,
-                                                         bool roomy,
-                                                         mk_record_fields *out)
-{
-    uint64_t zigzag = 0;
-
-    bytes++; /* Attributes. */
-    bytes = roomy ? mk_varlong_read_roomy(bytes, &zigzag)
-                  : mk_varlong_read(bytes, end, &zigzag);
-    if (MK_UNLIKELY(bytes == NULL)) return NULL;
-    out->timestamp_delta = mk_zigzag_decode(zigzag);
-    bytes = read_varint(bytes, end, roomy, &zigzag);
-    out->offset_delta = (int32_t)mk_zigzag_decode(zigzag);
-    return bytes;
-}
-
-/* Can a record's length be that, where `left` bytes follow? */
-static inline bool can_be_length(uint64_t zigzag, ptrdiff_t left)
-{
-    return (zigzag & 1) == 0 && zigzag >= 2 * BODY_MIN &&
-           (ptrdiff_t)(zigzag >> 1) <= left;
-}
-
-/* Walk `count` headers, which must end at `end`. */
-NOINLINE static const uint8_t *check_headers(const uint8_t *bytes,
-                                             const uint8_t *end, uint64_t count)
+const uint8_t *mk_record_check_headers(const uint8_t *bytes, const uint8_t *end,
+                                       uint64_t count)
 {
     mk_header header;
 
@@ -180,55 +109,17 @@ NOINLINE static const uint8_t *check_headers(const uint8_t *bytes,
     return bytes == end ? end : NULL;
 }
 
-/* Read all behind the length, which is at least BODY_MIN bytes. */
-ALWAYS_INLINE static inline const uint8_t *decode_body(const uint8_t *bytes,
-                                                       const uint8_t *end,
-                                                       bool roomy,
-                                                       mk_record_fields *out)
-{
-    uint64_t zigzag = 0;
-
-    bytes = decode_deltas(bytes, end, roomy, out);
-    if (MK_UNLIKELY(bytes == NULL)) return NULL;
-    bytes = decode_bytes(bytes, end, roomy, &out->key);
-    if (MK_UNLIKELY(bytes == NULL)) return NULL;
-    bytes = decode_bytes(bytes, end, roomy, &out->value);
-    if (MK_UNLIKELY(bytes == NULL)) return NULL;
-    bytes = read_varint(bytes, end, roomy, &zigzag);
-    if (MK_UNLIKELY(bytes == NULL)) return NULL;
-
-    out->header_count = (uint32_t)(zigzag >> 1);
-    out->headers = (mk_span){bytes, (size_t)(end - bytes)};
-    if (MK_LIKELY(zigzag == 0 && bytes == end)) return end;
-    return (zigzag & 1) == 0 ? check_headers(bytes, end, zigzag >> 1) : NULL;
-}
-
-NOINLINE static const uint8_t *decode_carefully(const uint8_t *bytes,
-                                                const uint8_t *end,
-                                                mk_record_fields *out)
+const uint8_t *mk_record_decode_carefully(const uint8_t *bytes,
+                                          const uint8_t *end,
+                                          mk_record_fields *out)
 {
     uint64_t zigzag = 0;
 
     bytes = mk_varint_read(bytes, end, &zigzag);
-    if (bytes == NULL || !can_be_length(zigzag, end - bytes)) return NULL;
-    return decode_body(bytes, bytes + (zigzag >> 1), false, out);
-}
-
-const uint8_t *mk_record_decode(const uint8_t *bytes, const uint8_t *end,
-                                mk_record_fields *out)
-{
-    const uint8_t *body = bytes;
-    uint64_t zigzag = 0;
-
-    if (MK_UNLIKELY(end - bytes < LEAD_MAX + ROOM)) {
-        return decode_carefully(bytes, end, out);
+    if (bytes == NULL || !mk_record_can_be_length(zigzag, end - bytes)) {
+        return NULL;
     }
-    body = mk_varint_read_roomy(bytes, &zigzag);
-    if (MK_UNLIKELY(body == NULL)) return NULL;
-    if (MK_UNLIKELY(!can_be_length(zigzag, end - body - ROOM))) {
-        return decode_carefully(bytes, end, out);
-    }
-    return decode_body(body, body + (zigzag >> 1), true, out);
+    return mk_record_decode_body(bytes, bytes + (zigzag >> 1), false, out);
 }
 
 const uint8_t *mk_header_decode(const uint8_t *bytes, const uint8_t *end,
@@ -236,9 +127,9 @@ const uint8_t *mk_header_decode(const uint8_t *bytes, const uint8_t *end,
 {
     mk_span name = {NULL, 0}, value = {NULL, 0};
 
-    bytes = decode_bytes(bytes, end, false, &name);
+    bytes = mk_record_decode_bytes(bytes, end, false, &name);
     if (bytes == NULL || name.data == NULL) return NULL;
-    bytes = decode_bytes(bytes, end, false, &value);
+    bytes = mk_record_decode_bytes(bytes, end, false, &value);
     if (bytes == NULL) return NULL;
     *out = (mk_header){name.data, name.size, value.data, value.size};
     return bytes;

@@ -1,6 +1,7 @@
 /* append -- validation, building, rolling, and the write. */
 #include "log/append.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -29,10 +30,14 @@ bool mk_log_needs_clock_locked(const mk_log *log, const mk_record *records,
     return false;
 }
 
-/* Is `later` - `earlier` more than `limit`, all of them >= 0? */
+/* Is `later` more than `limit` behind `earlier`? */
 static bool differs_by_more(int64_t later, int64_t earlier, int64_t limit)
 {
-    return later > earlier && later - earlier > limit;
+    int64_t difference;
+
+    if (later <= earlier) return false;
+    return __builtin_sub_overflow(later, earlier, &difference) ||
+           difference > limit;
 }
 
 static mk_status check_timestamp(const mk_config *config, int64_t timestamp_ms,
@@ -107,14 +112,20 @@ static uint64_t batch_size_max(const mk_log *log)
 
 /* ---- Building ---- */
 
+/* A size, or if it is far too large, one that is but that can be added up. */
+static uint64_t capped(size_t size)
+{
+    return size > INT32_MAX ? (uint64_t)INT32_MAX + 1 : size;
+}
+
 /* Bytes of keys, values and headers: what a batch has at the least. */
 static uint64_t payload_size(const mk_record *record)
 {
-    uint64_t size = (uint64_t)record->key_size + record->value_size;
+    uint64_t size = capped(record->key_size) + capped(record->value_size);
 
     for (size_t i = 0; i < record->header_count; i++) {
-        size += record->headers[i].name_size;
-        size += record->headers[i].value_size;
+        size += capped(record->headers[i].name_size);
+        size += capped(record->headers[i].value_size);
     }
     return size;
 }
@@ -199,6 +210,25 @@ static int64_t draw_jitter(mk_log *log)
     return (int64_t)(mk_env_random(log->env) % (uint64_t)max);
 }
 
+/* Create a file. An empty one that a failed attempt left serves as well. */
+static mk_status open_fresh(mk_log *log, const char *path, mk_file **out,
+                            mk_error *err)
+{
+    mk_file_stat stat;
+    mk_status status =
+        mk_file_open(log->vfs, path, MK_OPEN_WRITE | MK_OPEN_CREATE, out, err);
+
+    if (status != MK_OK) return status;
+    status = mk_file_stat_open(*out, &stat, err);
+    if (status == MK_OK && stat.size == 0) return MK_OK;
+    if (status == MK_OK) {
+        status = mk_fail_errno(err, EEXIST, path, "create %s", path);
+    }
+    (void)mk_file_close(*out, NULL); /* The first error counts. */
+    *out = NULL;
+    return status;
+}
+
 mk_status mk_log_create_active_locked(mk_log *log, int64_t base_offset,
                                       int64_t now_ms, mk_error *err)
 {
@@ -215,9 +245,7 @@ mk_status mk_log_create_active_locked(mk_log *log, int64_t base_offset,
     if (status != MK_OK) return status;
     segment->created_ms = now_ms;
     segment->jitter_ms = draw_jitter(log);
-    status = mk_file_open(log->vfs, path,
-                          MK_OPEN_WRITE | MK_OPEN_CREATE | MK_OPEN_EXCLUSIVE,
-                          &file, err);
+    status = open_fresh(log, path, &file, err);
     if (status != MK_OK) goto failed;
     if (log->config.preallocate) {
         status = mk_file_allocate(file, log->config.segment_bytes, err);
@@ -233,7 +261,8 @@ mk_status mk_log_create_active_locked(mk_log *log, int64_t base_offset,
 failed:
     mk_segment_free(segment);
     if (file != NULL) {
-        (void)mk_file_close(file, NULL); /* The first error counts. */
+        /* The first error counts. A file that stays is empty, or refused. */
+        (void)mk_file_close(file, NULL);
         (void)!mk_vfs_unlink(log->vfs, path, NULL);
     }
     return status;
@@ -294,19 +323,19 @@ mk_status mk_log_seal_locked(mk_log *log, mk_segment *segment, int64_t now_ms,
 
 mk_status mk_log_roll_locked(mk_log *log, int64_t now_ms, mk_error *err)
 {
-    mk_segment *active = mk_log_active_locked(log);
+    mk_segment *active;
     mk_error scratch;
     mk_status status;
 
     if (err == NULL) err = &scratch;
-    if (active->log_bytes == 0 && active->base_offset == log->log_end_offset) {
-        return MK_OK;
-    }
     while (log->swapping) {
         mk_condition_wait(&log->changed, &log->mutex, INT64_MAX);
         status = mk_log_check_writable_locked(log, err);
         if (status != MK_OK) return status;
-        active = mk_log_active_locked(log);
+    }
+    active = mk_log_active_locked(log);
+    if (active->log_bytes == 0 && active->base_offset == log->log_end_offset) {
+        return MK_OK;
     }
     status = mk_log_create_active_locked(log, log->log_end_offset, now_ms, err);
     if (status != MK_OK) goto failed;
@@ -316,8 +345,10 @@ mk_status mk_log_roll_locked(mk_log *log, int64_t now_ms, mk_error *err)
 
         mk_log_unpin_locked(log, fresh);
         mk_log_forget_segments_locked(log, log->segment_count - 1, 1);
-        (void)!mk_segment_unlink(log->vfs, log->directory, log->log_end_offset,
-                                 NULL);
+        if (mk_segment_unlink(log->vfs, log->directory, log->log_end_offset,
+                              NULL) != MK_OK) {
+            mk_log_refuse_locked(log, err); /* It would stand in the way. */
+        }
         goto failed;
     }
     active->sealed = true;
@@ -455,6 +486,11 @@ mk_status mk_log_append_waiting_locked(mk_log *log, mk_waiting *waiting,
     describe(log, waiting, now_ms);
     status = must_roll(log, batch, now_ms, &roll);
     if (MK_UNLIKELY(roll || status != MK_OK)) {
+        if (log->swapping) {
+            /* The mutex goes, and with it all that was found out. */
+            mk_condition_wait(&log->changed, &log->mutex, INT64_MAX);
+            return MK_END;
+        }
         /* A roll gives files the time of day. */
         if (now_ms == MK_TIMESTAMP_NOW) return MK_END;
         status = roll_for(log, waiting, now_ms, err);

@@ -42,9 +42,9 @@ MK_NODISCARD mk_status mk_log_bound_records_locked(const mk_log *log,
                                                    mk_error *err);
 
 /*
- * Append a waiting batch. MK_END: rolling needs the time of day; read the clock
- * and call again with it. Errors: RECORD_TOO_LARGE, INVALID_RECORD, IO,
- * NO_MEMORY.
+ * Append a waiting batch. MK_END: rolling needs the time of day, or had to
+ * wait for a swap; read the clock and begin again. Errors: RECORD_TOO_LARGE,
+ * INVALID_RECORD, IO, NO_MEMORY.
  */
 MK_NODISCARD mk_status mk_log_append_waiting_locked(mk_log *log,
                                                     mk_waiting *waiting,

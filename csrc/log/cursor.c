@@ -1,348 +1,71 @@
-/* cursor -- finding a place, walking batches, giving records. */
+/* cursor -- records out of batches, and places remembered for fetches. */
 #include "log/cursor.h"
 
-#include <inttypes.h>
-
 #include "base/check.h"
-#include "log/recovery.h"
 
 #include "base/poison.h"
 
-#define AHEAD_MIN 4096
-#define AHEAD_MAX (256 << 10)
-/* Index entries that lie farther apart than this mean large batches. */
-#define LARGE_BATCH (16 << 10)
-
-/* ---- Places ---- */
-
-static void leave_place_locked(mk_cursor *cursor)
-{
-    mk_segment *segment = cursor->segment;
-
-    cursor->ahead = (mk_span){NULL, 0};
-    cursor->records_left = 0;
-    cursor->segment = NULL;
-    if (segment == NULL) return;
-    mk_log_unpin_locked(cursor->log, segment);
-    mk_log_release_segment_locked(cursor->log, segment);
-}
-
-mk_status mk_log_fail_range_locked(const mk_log *log, int64_t offset,
-                                   mk_error *err)
-{
-    mk_status status = mk_fail(
-        err, MK_OFFSET_OUT_OF_RANGE,
-        "offset %" PRId64 " is not in %" PRId64 "..%" PRId64 " of %s", offset,
-        log->log_start_offset, log->log_end_offset, log->directory);
-
-    if (err != NULL) {
-        err->requested = offset;
-        err->log_start_offset = log->log_start_offset;
-        err->log_end_offset = log->log_end_offset;
-    }
-    return status;
-}
-
-/* Stand on a segment, at the start of its log. */
-static mk_status take_place_locked(mk_cursor *cursor, mk_segment *segment,
-                                   mk_error *err)
-{
-    if (cursor->segment != segment) {
-        mk_status status;
-
-        leave_place_locked(cursor);
-        status = mk_log_pin_locked(cursor->log, segment, err);
-        if (status != MK_OK) return status;
-        cursor->segment = mk_log_acquire_segment_locked(segment);
-    }
-    cursor->ahead = (mk_span){NULL, 0};
-    cursor->records_left = 0;
-    cursor->generation = cursor->log->generation;
-    cursor->cuts = cursor->log->cuts;
-    cursor->log_bytes = segment->log_bytes;
-    cursor->position = 0;
-    cursor->fallback = -1;
-    cursor->stretch = AHEAD_MAX;
-    return MK_OK;
-}
-
-/* Number of the first segment from number `i` on that can have a batch which
- * the cursor wants; the count of segments if there is none. */
-static size_t next_wanted_locked(const mk_cursor *cursor, size_t i)
-{
-    const mk_log *log = cursor->log;
-
-    for (; i < log->segment_count; i++) {
-        const mk_segment *segment = log->segments[i];
-
-        if (segment->log_bytes == 0) continue;
-        if (segment->max_timestamp_ms >= cursor->skip_below_ms) break;
-    }
-    return i;
-}
-
-/* Use what the index says of the cursor's offset. Where entries lie far apart,
- * batches are large, and the one that the next entry names is most likely the
- * one wanted; else a scan begins at the entry before. */
-static mk_status use_index_locked(mk_cursor *cursor, mk_error *err)
-{
-    mk_segment *segment = cursor->segment;
-    mk_scan_start start;
-    mk_status status = mk_log_load_indexes_locked(cursor->log, segment, err);
-    int64_t end;
-
-    if (status != MK_OK) return status;
-    start = mk_offset_index_lookup(&segment->offsets, cursor->next_offset);
-    cursor->position = start.position;
-    cursor->fallback = start.hinted ? 0 : -1;
-    end = start.next;
-    if (start.next - start.position > LARGE_BATCH) {
-        cursor->position = start.next;
-        cursor->fallback = start.position;
-        end = start.after;
-    }
-    if (end < 0) end = cursor->log_bytes;
-    cursor->stretch = (size_t)(end - cursor->position);
-    return MK_OK;
-}
-
-/* Find the place of the cursor's offset. MK_END: nothing stands there yet. */
-static mk_status find_place_locked(mk_cursor *cursor, mk_error *err)
-{
-    mk_log *log = cursor->log;
-    int64_t offset = cursor->next_offset;
-    mk_status status = mk_log_check_open_locked(log, err);
-    size_t found, i;
-
-    if (status != MK_OK) return status;
-    if (offset < log->log_start_offset || offset > log->log_end_offset) {
-        return mk_log_fail_range_locked(log, offset, err);
-    }
-    found = mk_log_find_segment_locked(log, offset);
-    i = next_wanted_locked(cursor, found);
-    if (offset == log->log_end_offset || i == log->segment_count) {
-        cursor->next_offset = log->log_end_offset;
-        return MK_END;
-    }
-    status = take_place_locked(cursor, log->segments[i], err);
-    if (status != MK_OK || i != found) return status;
-    return use_index_locked(cursor, err);
-}
-
-/* All seen of the segment was walked: it has grown, or another follows. */
-static mk_status go_on_locked(mk_cursor *cursor, mk_error *err)
-{
-    mk_log *log = cursor->log;
-    mk_segment *segment = cursor->segment;
-    size_t i;
-
-    if (segment->log_bytes > cursor->log_bytes) {
-        cursor->log_bytes = segment->log_bytes;
-        return MK_OK;
-    }
-    i = mk_log_find_segment_locked(log, segment->base_offset) + 1;
-    i = next_wanted_locked(cursor, i);
-    if (i < log->segment_count) {
-        return take_place_locked(cursor, log->segments[i], err);
-    }
-    /* Past the last batch, and past a gap that may follow it. */
-    cursor->next_offset = log->log_end_offset;
-    return MK_END;
-}
-
-/* Does the cursor's place no longer hold? What was read ahead may still. */
-static bool is_moved(const mk_cursor *cursor)
-{
-    return atomic_load_explicit(&cursor->log->generation,
-                                memory_order_relaxed) != cursor->generation;
-}
-
-/* Does what was read ahead no longer hold? */
-static inline bool is_void(const mk_cursor *cursor)
-{
-    return atomic_load_explicit(&cursor->log->cuts, memory_order_relaxed) !=
-               cursor->cuts ||
-           *cursor->log->vfs->session != cursor->log->session;
-}
-
-/* Get to a place with something to read: the one behind what was walked, or
- * anew by offset. MK_END at the log end. */
-static mk_status move(mk_cursor *cursor, mk_error *err)
-{
-    mk_log *log = cursor->log;
-    mk_status status;
-
-    mk_mutex_lock(&log->mutex);
-    if (cursor->segment != NULL && !is_moved(cursor) && !is_void(cursor)) {
-        status = go_on_locked(cursor, err);
-    } else {
-        leave_place_locked(cursor);
-        status = find_place_locked(cursor, err);
-    }
-    if (status == MK_END && log->read_only) {
-        status = mk_log_refresh_locked(log, err);
-        if (status == MK_OK) {
-            leave_place_locked(cursor);
-            status = find_place_locked(cursor, err);
-        }
-    }
-    mk_mutex_unlock(&log->mutex);
-    return status;
-}
-
-/* ---- Batches ---- */
-
-static mk_status fail_damaged(mk_cursor *cursor, mk_status code,
-                              const char *what, mk_error *err)
-{
-    const mk_segment *segment = cursor->segment;
-    char path[MK_PATH_MAX];
-    mk_status status;
-
-    status = mk_name_segment_file(path, sizeof path, cursor->log->directory,
-                                  segment->base_offset, MK_ROLE_LOG, err);
-    if (status != MK_OK) return status;
-    status = mk_fail_at(err, code, path, cursor->position,
-                        "%s is damaged at position %" PRId64
-                        ", at or after offset %" PRId64 ": %s",
-                        path, cursor->position, cursor->next_offset, what);
-    if (err != NULL) err->offset = cursor->next_offset;
-    return status;
-}
-
-/* Read at least `wanted` bytes from the position on, and some more when reading
- * goes on and on. */
-static mk_status read_ahead(mk_cursor *cursor, size_t wanted, mk_error *err)
-{
-    size_t left = (size_t)(cursor->log_bytes - cursor->position);
-    size_t size = cursor->stretch;
-    mk_status status;
-
-    if (size < AHEAD_MIN) size = AHEAD_MIN;
-    if (size > AHEAD_MAX) size = AHEAD_MAX;
-    if (size < wanted) size = wanted;
-    if (size > left) size = left;
-    cursor->stretch = AHEAD_MAX;
-    cursor->ahead = (mk_span){NULL, 0};
-    status = mk_file_view(cursor->segment->log.file, &cursor->scratch,
-                          cursor->position, size, &cursor->ahead, err);
-    if (status != MK_OK) return status;
-    if (cursor->ahead.size < size) {
-        /* A truncation may have come in between. */
-        if (is_void(cursor) || is_moved(cursor)) return move(cursor, err);
-        return fail_damaged(cursor, MK_CORRUPT_SEGMENT, "the file ends early",
-                            err);
-    }
-    return MK_OK;
-}
-
-static void pass_batch(mk_cursor *cursor)
-{
-    cursor->position += cursor->batch.size;
-    cursor->ahead.data += cursor->batch.size;
-    cursor->ahead.size -= cursor->batch.size;
-}
-
-/* What stands at the position can't be: if an index led here, look where it
- * can't mislead, else it is damage. */
-static mk_status distrust(mk_cursor *cursor, const char *what, mk_error *err)
-{
-    if (cursor->fallback < 0)
-        return fail_damaged(cursor, MK_CORRUPT_SEGMENT, what, err);
-    cursor->position = cursor->fallback;
-    cursor->fallback = cursor->fallback > 0 ? 0 : -1;
-    cursor->ahead = (mk_span){NULL, 0};
-    return MK_OK;
-}
-
-/* Look at the batch at the position. `*whole` is false when the place changed
- * instead and it is to be tried again. */
-static mk_status look(mk_cursor *cursor, bool *whole, mk_error *err)
-{
-    mk_batch *batch = &cursor->batch;
-    int64_t left = cursor->log_bytes - cursor->position;
-    size_t wanted;
-
-    *whole = false;
-    switch (mk_batch_peek(cursor->ahead, batch)) {
-    case MK_BATCH_WHOLE:
-        if (cursor->fallback >= 0 && batch->base_offset > cursor->next_offset) {
-            return distrust(cursor, "", err);
-        }
-        cursor->fallback = -1;
-        *whole = true;
-        return MK_OK;
-    case MK_BATCH_PARTIAL:
-        if (left == 0) return move(cursor, err);
-        wanted = batch->size > 0 ? batch->size : MK_BATCH_HEADER_SIZE;
-        if ((int64_t)wanted > left) {
-            return distrust(cursor, "a batch that does not end", err);
-        }
-        if (is_moved(cursor)) return move(cursor, err);
-        return read_ahead(cursor, wanted, err);
-    case MK_BATCH_OLD:
-        if (cursor->fallback >= 0) return distrust(cursor, "", err);
-        return mk_fail(err, MK_UNSUPPORTED,
-                       "messages of format %d are not read yet", batch->magic);
-    case MK_BATCH_DAMAGED:
-        break;
-    }
-    return distrust(cursor, "no batch", err);
-}
-
-mk_status mk_cursor_read_batch(mk_cursor *cursor, const uint8_t **bytes,
-                               mk_error *err)
-{
-    const mk_batch *batch = &cursor->batch;
-
-    for (;;) {
-        mk_status status;
-        bool whole = false;
-
-        if (cursor->segment == NULL || is_void(cursor)) {
-            status = move(cursor, err);
-        } else {
-            status = look(cursor, &whole, err);
-        }
-        if (status != MK_OK) return status;
-        if (!whole) continue;
-        if (mk_batch_last_offset(batch) < cursor->next_offset ||
-            batch->max_timestamp < cursor->skip_below_ms) {
-            pass_batch(cursor);
-            continue;
-        }
-        *bytes = cursor->ahead.data;
-        if (!mk_batch_checksum_agrees(*bytes, batch)) {
-            return fail_damaged(cursor, MK_CORRUPT_SEGMENT, "a wrong checksum",
-                                err);
-        }
-        pass_batch(cursor);
-        return MK_OK;
-    }
-}
+/* Places that are handed to the cache together. */
+#define SAMPLE_COUNT 64
 
 /* ---- Records ---- */
+
+/* Remember the batch at hand, which was checked; places in it follow. A batch
+ * of few records is found as fast without. */
+static void begin_sampling(mk_cursor *cursor)
+{
+    mk_log *log = cursor->walk.log;
+
+    cursor->sampled = 0;
+    cursor->sample_count = 0;
+    if (cursor->walk.batch.record_count < MK_SAMPLE_OFFSETS) return;
+    if (cursor->samples == NULL) {
+        cursor->samples =
+            mk_alloc(&log->heap, SAMPLE_COUNT * sizeof *cursor->samples);
+        if (cursor->samples == NULL) return; /* It works without. */
+    }
+    mk_mutex_lock(&log->mutex);
+    if (!mk_walk_is_moved(&cursor->walk)) {
+        cursor->sampled = mk_batch_cache_enter(
+            &log->batch_cache, cursor->walk.segment->id,
+            cursor->walk.position - cursor->walk.batch.size,
+            &cursor->walk.batch);
+    }
+    mk_mutex_unlock(&log->mutex);
+}
 
 /* The run's end is reached: MK_END, unless the log has gone from there. */
 static mk_status check_end(mk_cursor *cursor, mk_error *err)
 {
-    mk_log *log = cursor->log;
+    mk_log *log = cursor->walk.log;
     mk_status status;
 
     mk_mutex_lock(&log->mutex);
-    status = mk_log_check_open_locked(log, err);
-    if (status == MK_OK && (cursor->next_offset < log->log_start_offset ||
-                            cursor->next_offset > log->log_end_offset)) {
-        status = mk_log_fail_range_locked(log, cursor->next_offset, err);
-    }
+    status = mk_walk_check_range_locked(&cursor->walk, cursor->walk.next_offset,
+                                        err);
     mk_mutex_unlock(&log->mutex);
     return status == MK_OK ? MK_END : status;
+}
+
+void mk_cursor_find_plain(mk_cursor *cursor)
+{
+    const mk_batch *batch = &cursor->walk.batch;
+    bool plain = cursor->records_left > 0 && !cursor->windowed &&
+                 !cursor->walk.seeking &&
+                 batch->base_offset >= cursor->walk.next_offset &&
+                 cursor->max_records == MK_NO_LIMIT &&
+                 cursor->max_bytes == MK_NO_LIMIT &&
+                 (cursor->end_offset == MK_TO_END ||
+                  cursor->end_offset >= mk_batch_next_offset(batch));
+
+    /* Behind the last record there is more to do. */
+    cursor->plain_left = plain ? cursor->records_left - 1 : 0;
 }
 
 /* Begin with the records of the next batch that has any for readers. */
 static mk_status begin_batch(mk_cursor *cursor, mk_error *err)
 {
-    const mk_batch *batch = &cursor->batch;
+    const mk_batch *batch = &cursor->walk.batch;
 
     for (;;) {
         const uint8_t *bytes = NULL;
@@ -350,32 +73,35 @@ static mk_status begin_batch(mk_cursor *cursor, mk_error *err)
         mk_status status;
 
         if (cursor->end_offset != MK_TO_END &&
-            cursor->next_offset >= cursor->end_offset) {
+            cursor->walk.next_offset >= cursor->end_offset) {
             return check_end(cursor, err);
         }
-        status = mk_cursor_read_batch(cursor, &bytes, err);
+        status = mk_walk_next(&cursor->walk, &bytes, err);
         if (status != MK_OK) return status;
         if (mk_batch_is_control(batch) || batch->record_count == 0) {
-            cursor->next_offset = mk_batch_next_offset(batch);
+            cursor->walk.next_offset = mk_batch_next_offset(batch);
             continue;
         }
         if ((batch->attributes & MK_ATTRIBUTE_CODEC) != 0) {
             return mk_fail(err, MK_UNSUPPORTED,
                            "compressed batches are not read yet");
         }
+        if (cursor->walk.seeking) begin_sampling(cursor);
         records = mk_batch_records(bytes, batch);
+        cursor->last_delta = -1;
+        cursor->windowed = false;
         cursor->record = records.data;
         cursor->records_end = records.data + records.size;
         cursor->records_left = batch->record_count;
+        mk_cursor_find_plain(cursor);
         return MK_OK;
     }
 }
 
-static void fill_view(const mk_cursor *cursor, const mk_record_fields *fields,
-                      mk_record_view *out)
+static inline void fill_view(const mk_batch *batch,
+                             const mk_record_fields *fields,
+                             mk_record_view *out)
 {
-    const mk_batch *batch = &cursor->batch;
-
     out->offset = batch->base_offset + fields->offset_delta;
     out->timestamp_ms = (batch->attributes & MK_ATTRIBUTE_APPEND_TIME) != 0
                             ? batch->max_timestamp
@@ -392,11 +118,12 @@ static void fill_view(const mk_cursor *cursor, const mk_record_fields *fields,
 
 static mk_status fail_record(mk_cursor *cursor, mk_error *err)
 {
-    cursor->position -= cursor->batch.size; /* Where the batch begins. */
+    cursor->walk.position -=
+        cursor->walk.batch.size; /* Where the batch begins. */
     cursor->records_left = 0;
-    cursor->ahead = (mk_span){NULL, 0};
-    return fail_damaged(cursor, MK_CORRUPT_BATCH, "a record that can't be read",
-                        err);
+    cursor->walk.ahead = (mk_span){NULL, 0};
+    return mk_walk_fail(&cursor->walk, MK_CORRUPT_BATCH,
+                        "a record that can't be read", err);
 }
 
 /* Would this record go past a limit of the run? */
@@ -409,24 +136,155 @@ static bool is_past_limit(const mk_cursor *cursor, int64_t offset, int64_t size)
            cursor->run_bytes + size > cursor->max_bytes;
 }
 
-/* Step over the record at hand, whose offset is given; behind the last one,
- * over the rest of its batch's range. */
-static mk_status step_over(mk_cursor *cursor, const uint8_t *next,
-                           int64_t offset, mk_error *err)
+/* Read on in a batch of which only some records were read: a few more, or, when
+ * those were not enough, all. */
+static mk_status widen(mk_cursor *cursor, mk_error *err)
 {
-    cursor->record = next;
-    cursor->records_left--;
-    if (offset >= cursor->next_offset) cursor->next_offset = offset + 1;
-    if (cursor->records_left > 0) return MK_OK;
-    if (next != cursor->records_end) return fail_record(cursor, err);
-    cursor->next_offset = mk_batch_next_offset(&cursor->batch);
+    const mk_batch *batch = &cursor->walk.batch;
+    size_t unread = (size_t)(cursor->records_end - cursor->record);
+    int64_t from = cursor->window_end - (int64_t)unread;
+    size_t rest = (size_t)(cursor->walk.position - from);
+    size_t size = (batch->size / (uint32_t)batch->record_count + 8) *
+                  (MK_SAMPLE_OFFSETS + 2);
+    mk_span bytes;
+    mk_status status;
+
+    if (cursor->records_end != NULL || size > rest) size = rest;
+    status = mk_file_view(cursor->walk.segment->log.file, &cursor->walk.scratch,
+                          from, size, &bytes, err);
+    if (status != MK_OK) return status;
+    if (bytes.size < size) {
+        return mk_walk_fail(&cursor->walk, MK_CORRUPT_SEGMENT,
+                            "the file ends early", err);
+    }
+    cursor->record = bytes.data;
+    cursor->records_end = bytes.data + size;
+    cursor->window_end = from + (int64_t)size;
+    cursor->windowed = size < rest;
     return MK_OK;
 }
 
-mk_status mk_cursor_next(mk_cursor *cursor, mk_record_view *out, mk_error *err)
+/* Hand what was sampled over to the cache. */
+static void keep_samples(mk_cursor *cursor)
 {
-    if (MK_UNLIKELY(cursor->max_records != MK_NO_LIMIT &&
-                    cursor->run_records >= cursor->max_records)) {
+    mk_log *log = cursor->walk.log;
+
+    if (cursor->sample_count == 0) return;
+    mk_mutex_lock(&log->mutex);
+    if (!mk_walk_is_moved(&cursor->walk) && !mk_walk_is_void(&cursor->walk)) {
+        for (size_t i = 0; i < cursor->sample_count; i++) {
+            const mk_cursor_sample *sample = &cursor->samples[i];
+
+            mk_batch_cache_enter_place(
+                &log->batch_cache, cursor->walk.segment->id, sample->offset,
+                cursor->sampled, sample->ordinal, sample->position);
+        }
+    }
+    mk_mutex_unlock(&log->mutex);
+    cursor->sample_count = 0;
+}
+
+/* Remember where the record begins if it is the first of its sixteen. */
+static void sample(mk_cursor *cursor, int32_t delta, const uint8_t *record,
+                   int32_t left)
+{
+    const mk_batch *batch = &cursor->walk.batch;
+    int64_t offset = batch->base_offset + delta;
+    int64_t before = batch->base_offset + cursor->last_delta;
+
+    if (cursor->last_delta >= 0 &&
+        before / MK_SAMPLE_OFFSETS == offset / MK_SAMPLE_OFFSETS) {
+        return;
+    }
+    if (cursor->sample_count == SAMPLE_COUNT) keep_samples(cursor);
+    cursor->samples[cursor->sample_count++] = (mk_cursor_sample){
+        .offset = offset,
+        .ordinal = (uint32_t)(batch->record_count - left),
+        .position = batch->size - (uint32_t)(cursor->records_end - record),
+    };
+}
+
+/* The record that was sought is found: sample the rest of a batch that is met
+ * again, and be done with sampling. */
+static void end_sampling(mk_cursor *cursor)
+{
+    const uint8_t *record = cursor->record;
+    int32_t last_delta = cursor->last_delta;
+
+    cursor->walk.seeking = false;
+    if (cursor->sampled == 0) return;
+    if (cursor->walk.met) {
+        for (int32_t left = cursor->records_left; left > 0; left--) {
+            mk_record_fields fields;
+            const uint8_t *next =
+                mk_record_decode(record, cursor->records_end, &fields);
+
+            if (next == NULL) break; /* Whoever comes there says so. */
+            sample(cursor, fields.offset_delta, record, left);
+            cursor->last_delta = fields.offset_delta;
+            record = next;
+        }
+    }
+    keep_samples(cursor);
+    cursor->last_delta = last_delta;
+    cursor->sampled = 0;
+}
+
+/* Step over the record at hand; behind the last one, over the rest of its
+ * batch's range. */
+static mk_status step_over(mk_cursor *cursor, const uint8_t *next,
+                           int32_t delta, mk_error *err)
+{
+    const mk_batch *batch = &cursor->walk.batch;
+
+    if (MK_UNLIKELY(delta <= cursor->last_delta ||
+                    delta > batch->last_offset_delta)) {
+        return fail_record(cursor, err);
+    }
+    if (MK_UNLIKELY(cursor->sampled != 0)) {
+        sample(cursor, delta, cursor->record, cursor->records_left);
+    }
+    cursor->last_delta = delta;
+    cursor->record = next;
+    cursor->records_left--;
+    if (batch->base_offset + delta >= cursor->walk.next_offset) {
+        cursor->walk.next_offset = batch->base_offset + delta + 1;
+    }
+    if (cursor->records_left > 0) return MK_OK;
+    if (next != cursor->records_end || cursor->windowed) {
+        return fail_record(cursor, err);
+    }
+    cursor->walk.next_offset = mk_batch_next_offset(batch);
+    return MK_OK;
+}
+
+/* Decode the next record; NULL with MK_OK: it is to be tried again. */
+static mk_status decode(mk_cursor *cursor, mk_record_fields *fields,
+                        const uint8_t **next, mk_error *err)
+{
+    *next = NULL;
+    if (MK_UNLIKELY(cursor->records_left == 0 ||
+                    mk_walk_is_void(&cursor->walk))) {
+        mk_status status;
+
+        cursor->records_left = cursor->plain_left = 0;
+        status = begin_batch(cursor, err);
+        if (status != MK_OK) return status;
+    }
+    if (cursor->record < cursor->records_end) {
+        *next = mk_record_decode(cursor->record, cursor->records_end, fields);
+    }
+    if (MK_LIKELY(*next != NULL)) return MK_OK;
+    if (!cursor->windowed) return fail_record(cursor, err);
+    return widen(cursor, err);
+}
+
+/* Give the next record, whatever the case. */
+static __attribute__((noinline)) mk_status
+next_record(mk_cursor *cursor, mk_record_view *out, mk_error *err)
+{
+    if (cursor->max_records != MK_NO_LIMIT &&
+        cursor->run_records >= cursor->max_records) {
         return MK_END;
     }
     for (;;) {
@@ -436,24 +294,77 @@ mk_status mk_cursor_next(mk_cursor *cursor, mk_record_view *out, mk_error *err)
         int64_t size;
         bool wanted;
 
-        if (MK_UNLIKELY(cursor->records_left == 0 || is_void(cursor))) {
-            cursor->records_left = 0;
-            status = begin_batch(cursor, err);
-            if (status != MK_OK) return status;
-        }
-        next = mk_record_decode(cursor->record, cursor->records_end, &fields);
-        if (MK_UNLIKELY(next == NULL)) return fail_record(cursor, err);
-        fill_view(cursor, &fields, out);
-        wanted = out->offset >= cursor->next_offset;
+        status = decode(cursor, &fields, &next, err);
+        if (status != MK_OK) return status;
+        if (next == NULL) continue;
+        fill_view(&cursor->walk.batch, &fields, out);
+        wanted = out->offset >= cursor->walk.next_offset;
         size = next - cursor->record;
         if (wanted && is_past_limit(cursor, out->offset, size)) return MK_END;
-        status = step_over(cursor, next, out->offset, err);
-        if (MK_UNLIKELY(status != MK_OK)) return status;
+        status = step_over(cursor, next, fields.offset_delta, err);
+        if (status != MK_OK) return status;
         if (!wanted) continue;
+        if (cursor->walk.seeking) end_sampling(cursor);
         cursor->run_records++;
         cursor->run_bytes += size;
         return MK_OK;
     }
+}
+
+/* Give records in the ordinary case: those left in a batch that is given whole,
+ * but for its last. Returns how many; 0: it is not the ordinary case. */
+static inline size_t next_plain(mk_cursor *cursor, mk_record_view *out,
+                                size_t capacity)
+{
+    const mk_batch batch = cursor->walk.batch; /* Nothing written aliases it. */
+    const uint8_t *record = cursor->record;
+    const uint8_t *end = cursor->records_end;
+    int32_t delta = cursor->last_delta;
+    size_t count = 0;
+
+    if (cursor->plain_left == 0 || mk_walk_is_void(&cursor->walk)) return 0;
+    if (capacity > (size_t)cursor->plain_left) {
+        capacity = (size_t)cursor->plain_left;
+    }
+    for (; count < capacity; count++) {
+        mk_record_fields fields;
+        const uint8_t *next = mk_record_decode(record, end, &fields);
+
+        if (MK_UNLIKELY(next == NULL || fields.offset_delta <= delta ||
+                        fields.offset_delta > batch.last_offset_delta)) {
+            break;
+        }
+        fill_view(&batch, &fields, &out[count]);
+        record = next;
+        delta = fields.offset_delta;
+    }
+    if (MK_UNLIKELY(count == 0)) return 0;
+    cursor->record = record;
+    cursor->last_delta = delta;
+    cursor->plain_left -= (int32_t)count;
+    cursor->records_left -= (int32_t)count;
+    cursor->walk.next_offset = batch.base_offset + delta + 1;
+    return count;
+}
+
+mk_status mk_cursor_next(mk_cursor *cursor, mk_record_view *out, mk_error *err)
+{
+    if (MK_LIKELY(next_plain(cursor, out, 1) == 1)) return MK_OK;
+    return next_record(cursor, out, err);
+}
+
+mk_status mk_cursor_read(mk_cursor *cursor, mk_record_view *out,
+                         size_t capacity, size_t *count, mk_error *err)
+{
+    mk_status status;
+
+    *count = 0;
+    if (capacity == 0) return MK_OK;
+    *count = next_plain(cursor, out, capacity);
+    if (MK_LIKELY(*count > 0)) return MK_OK;
+    status = next_record(cursor, out, err);
+    if (status == MK_OK) *count = 1;
+    return status;
 }
 
 /* ---- Life ---- */
@@ -466,10 +377,8 @@ mk_status mk_cursor_new(mk_log *log, mk_cursor **out, mk_error *err)
     if (cursor == NULL) return mk_fail_memory(err, sizeof *cursor);
     cursor->end_offset = MK_TO_END;
     cursor->max_records = cursor->max_bytes = MK_NO_LIMIT;
-    cursor->skip_below_ms = INT64_MIN;
-    mk_scratch_init(&cursor->scratch, &log->heap);
     mk_mutex_lock(&log->mutex);
-    cursor->log = mk_log_acquire_locked(log);
+    mk_walk_init_locked(&cursor->walk, log);
     mk_mutex_unlock(&log->mutex);
     return MK_OK;
 }
@@ -477,59 +386,78 @@ mk_status mk_cursor_new(mk_log *log, mk_cursor **out, mk_error *err)
 void mk_cursor_free(mk_cursor *cursor)
 {
     mk_heap heap;
-    mk_log *log;
 
     if (cursor == NULL) return;
-    log = cursor->log;
-    heap = log->heap;
-    mk_mutex_lock(&log->mutex);
-    leave_place_locked(cursor);
-    mk_mutex_unlock(&log->mutex);
-    mk_scratch_deinit(&cursor->scratch);
+    heap = cursor->walk.log->heap;
+    mk_release(&heap, cursor->samples);
+    mk_walk_deinit(&cursor->walk);
     mk_release(&heap, cursor);
-    mk_log_release(log);
+}
+
+/* Go straight to the record, if its place is remembered. */
+static mk_status use_cache_locked(mk_cursor *cursor, int64_t offset, bool *used,
+                                  mk_error *err)
+{
+    mk_walk *walk = &cursor->walk;
+    mk_log *log = walk->log;
+    size_t i = mk_log_find_segment_locked(log, offset);
+    const mk_cached_batch *batch;
+    const mk_cached_place *place;
+    mk_status status;
+
+    *used = false;
+    if (i >= log->segment_count) return MK_OK;
+    place = mk_batch_cache_find(&log->batch_cache, log->segments[i]->id, offset,
+                                &batch);
+    if (place == NULL) return MK_OK;
+    status = mk_walk_enter_locked(walk, log->segments[i], err);
+    if (status != MK_OK) return status;
+    *used = true;
+    walk->next_offset = offset;
+    walk->batch = batch->batch;
+    walk->position = (int64_t)batch->position + batch->batch.size;
+    cursor->record = cursor->records_end = NULL;
+    cursor->records_left = batch->batch.record_count - (int32_t)place->ordinal;
+    cursor->last_delta = -1;
+    cursor->windowed = true;
+    cursor->window_end = (int64_t)batch->position + place->position;
+    return MK_OK;
 }
 
 static mk_status go_locked(mk_cursor *cursor, int64_t offset, mk_error *err)
 {
-    const mk_log *log = cursor->log;
-    mk_status status;
+    bool used = false;
+    mk_status status = mk_walk_check_range_locked(&cursor->walk, offset, err);
 
-    if (offset < log->log_start_offset || offset > log->log_end_offset) {
-        return mk_log_fail_range_locked(log, offset, err);
-    }
-    cursor->next_offset = offset;
-    status = find_place_locked(cursor, err);
-    if (status == MK_END) {
-        leave_place_locked(cursor);
-        cursor->next_offset = offset;
-        status = MK_OK;
-    }
-    return status;
+    if (status != MK_OK) return status;
+    cursor->records_left = cursor->plain_left = 0;
+    cursor->sample_count = 0;
+    cursor->sampled = 0;
+    cursor->walk.seeking = false;
+    status = use_cache_locked(cursor, offset, &used, err);
+    if (status != MK_OK || used) return status;
+    cursor->walk.seeking = true;
+    return mk_walk_go_locked(&cursor->walk, offset, err);
 }
 
 mk_status mk_cursor_go_to_start(mk_cursor *cursor, mk_error *err)
 {
-    mk_log *log = cursor->log;
+    mk_log *log = cursor->walk.log;
     mk_status status;
 
     mk_mutex_lock(&log->mutex);
-    status = mk_log_check_open_locked(log, err);
-    if (status == MK_OK) {
-        status = go_locked(cursor, log->log_start_offset, err);
-    }
+    status = go_locked(cursor, log->log_start_offset, err);
     mk_mutex_unlock(&log->mutex);
     return status;
 }
 
 mk_status mk_cursor_go(mk_cursor *cursor, int64_t offset, mk_error *err)
 {
-    mk_log *log = cursor->log;
+    mk_log *log = cursor->walk.log;
     mk_status status;
 
     mk_mutex_lock(&log->mutex);
-    status = mk_log_check_open_locked(log, err);
-    if (status == MK_OK) status = go_locked(cursor, offset, err);
+    status = go_locked(cursor, offset, err);
     mk_mutex_unlock(&log->mutex);
     return status;
 }

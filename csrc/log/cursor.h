@@ -1,48 +1,48 @@
 /*
- * cursor -- reading on from an offset.
- *
- * A cursor is an offset. Besides, it remembers a place: a segment, the position
- * of the next batch in it, and the bytes read ahead from there. The place is a
- * shortcut, given up whenever the log's generation changes, and found again
- * through the indexes.
+ * cursor -- reading on from an offset, record by record: a walk through the
+ * batches, and a place among the records of one of them.
  */
 #ifndef MK_LOG_CURSOR_H
 #define MK_LOG_CURSOR_H
 
-#include "log/log.h"
+#include "log/walk.h"
+
+/* Where a record begins in its batch. */
+typedef struct mk_cursor_sample {
+    int64_t offset;
+    uint32_t ordinal;
+    uint32_t position;
+} mk_cursor_sample;
 
 struct mk_cursor {
-    mk_log *log;         /* Counted. */
-    int64_t next_offset; /* Everything below it was given or passed over. */
+    mk_walk walk; /* Its next_offset: all below it was given or passed over. */
 
     int64_t end_offset;             /* Of the run; MK_TO_END. */
     int64_t max_records, max_bytes; /* Of the run; MK_NO_LIMIT. */
     int64_t run_records, run_bytes;
-    int64_t skip_below_ms; /* Batches without a time at or after it are skipped;
-                              INT64_MIN: none are. */
 
-    mk_segment *segment; /* Counted and pinned; NULL: no place. */
-    uint64_t generation; /* For which the place holds. */
-    uint64_t cuts;       /* For which what was read ahead holds. */
-    int64_t log_bytes;   /* Of the segment, as last seen. */
-    int64_t position;    /* Of the next batch. */
-    int64_t fallback;    /* Where to look instead if the position, which is an
-                            index's, misleads; -1: it is a batch's for sure. */
-    size_t stretch;      /* How much to read there at first. */
-    mk_span ahead;       /* Bytes from `position` on. */
-    mk_scratch scratch;
-
-    mk_batch batch;             /* The batch being read. */
-    const uint8_t *record;      /* Its next record, */
+    const uint8_t *record;      /* The next record of the walk's batch, */
     const uint8_t *records_end; /* ... where they end, */
-    int32_t records_left;       /* ... how many are left. */
+    int32_t records_left;       /* ... how many are left, */
+    int32_t last_delta;         /* ... the offset delta before; -1: none. */
+    int32_t plain_left; /* So many of them need no look at limits and such. */
+    bool windowed;      /* Only some records were read: up to records_end, */
+    int64_t window_end; /* ... which stands here in the file. */
+
+    /* While the walk is seeking the first record since going somewhere, places
+     * on the way are remembered. */
+    uint32_t sampled;          /* Their batch, as the cache has it; 0: none. */
+    mk_cursor_sample *samples; /* Owned; those not yet handed over. */
+    size_t sample_count;
 };
 
-/* Make a cursor without checking `from` against the log.
- * Errors: NO_MEMORY. */
+/* Make a cursor that stands nowhere. Errors: NO_MEMORY. */
 MK_NODISCARD mk_status mk_cursor_new(mk_log *log, mk_cursor **out,
                                      mk_error *err);
 void mk_cursor_free(mk_cursor *cursor);
+
+/* Find out anew how many records need no look at limits. */
+void mk_cursor_find_plain(mk_cursor *cursor);
 
 /* Go to the log start. Errors: CLOSED, CRASHED, IO. */
 MK_NODISCARD mk_status mk_cursor_go_to_start(mk_cursor *cursor, mk_error *err);
@@ -50,15 +50,5 @@ MK_NODISCARD mk_status mk_cursor_go_to_start(mk_cursor *cursor, mk_error *err);
 /* Go to `offset`. Errors: OFFSET_OUT_OF_RANGE, CLOSED, CRASHED, IO. */
 MK_NODISCARD mk_status mk_cursor_go(mk_cursor *cursor, int64_t offset,
                                     mk_error *err);
-
-/* Read the next batch that reaches to the cursor's offset or beyond, and check
- * it. `*bytes` are all of it. MK_END at the end. */
-MK_NODISCARD mk_status mk_cursor_read_batch(mk_cursor *cursor,
-                                            const uint8_t **bytes,
-                                            mk_error *err);
-
-/* Fail with OFFSET_OUT_OF_RANGE. */
-mk_status mk_log_fail_range_locked(const mk_log *log, int64_t offset,
-                                   mk_error *err);
 
 #endif /* MK_LOG_CURSOR_H */

@@ -89,6 +89,7 @@ static mk_status new_log(const mk_open_options *options, mk_log **out,
     mk_mutex_init(&log->mutex);
     mk_condition_init(&log->changed);
     mk_scratch_init(&log->spare, &log->heap);
+    mk_batch_cache_init(&log->batch_cache, &log->heap);
     mk_file_cache_init(&log->files, log->vfs, options->max_open_files);
     *out = log;
     return MK_OK;

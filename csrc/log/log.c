@@ -28,6 +28,7 @@ static void free_log(mk_log *log)
     MK_ASSERT(log->segment_count == 0);
     MK_ASSERT(log->lock == NULL);
     mk_release(&heap, log->segments);
+    mk_batch_cache_deinit(&log->batch_cache);
     mk_scratch_deinit(&log->spare);
     mk_condition_deinit(&log->changed);
     mk_mutex_deinit(&log->mutex);
@@ -192,7 +193,7 @@ mk_status mk_log_add_segment_locked(mk_log *log, mk_segment *segment,
         MK_ASSERT(mk_log_active_locked(log)->base_offset <
                   segment->base_offset);
     }
-    segment->id = log->next_segment_id++;
+    segment->id = ++log->last_segment_id;
     log->segments[log->segment_count++] = segment;
     return MK_OK;
 }
@@ -219,6 +220,7 @@ void mk_log_close_idle_file_locked(mk_log *log, mk_segment *segment)
 void mk_log_forget_segments_locked(mk_log *log, size_t first, size_t count)
 {
     MK_ASSERT(first + count <= log->segment_count);
+    if (count == 0) return;
     for (size_t i = first; i < first + count; i++) {
         mk_segment *segment = log->segments[i];
 

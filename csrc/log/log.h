@@ -29,6 +29,7 @@
 
 #include <stdatomic.h>
 
+#include "log/batch_cache.h"
 #include "log/config.h"
 #include "os/env.h"
 #include "store/segment_scan.h"
@@ -63,9 +64,10 @@ struct mk_log {
     size_t segment_capacity;
     _Atomic uint64_t generation;
     _Atomic uint64_t cuts; /* What readers have read ahead is void. */
-    uint64_t next_segment_id;
+    uint64_t last_segment_id;
     uint64_t use_count; /* Counts uses of indexes. */
     mk_file_cache files;
+    mk_batch_cache batch_cache;
     mk_file *lock; /* Owned; NULL when read-only. */
 
     int64_t log_start_offset;

@@ -58,7 +58,7 @@ mk_status mk_log_find_time(mk_log *log, int64_t timestamp_ms, int64_t *offset,
     if (start < 0) return MK_END;
     status = mk_cursor_new(log, &cursor, err);
     if (status != MK_OK) return status;
-    cursor->skip_below_ms = timestamp_ms;
+    cursor->walk.skip_below_ms = timestamp_ms;
     status = mk_cursor_go(cursor, start, err);
     while (status == MK_OK) {
         status = mk_cursor_next(cursor, &view, err);

@@ -335,22 +335,36 @@ static mk_status check_order(const mk_log *log, size_t i, mk_error *err)
                       segment->base_offset, next->base_offset, log->directory);
 }
 
+/* An empty last segment that begins below the end of the one before it is what
+ * a roll left that failed. */
+static mk_status drop_failed_roll(recovery *r, mk_error *err)
+{
+    mk_log *log = r->log;
+    const mk_segment *last = mk_log_active_locked(log);
+    int64_t base_offset = last->base_offset;
+
+    if (log->segment_count < 2 || last->log_bytes > 0 ||
+        log->segments[log->segment_count - 2]->next_offset <= base_offset) {
+        return MK_OK;
+    }
+    mk_log_forget_segments_locked(log, log->segment_count - 1, 1);
+    if (log->read_only) return MK_OK;
+    return mk_segment_unlink(log->vfs, log->directory, base_offset, err);
+}
+
 static mk_status check_segments(recovery *r, mk_error *err)
 {
     mk_log *log = r->log;
     bool sound = true;
+    mk_status status = MK_OK;
 
-    for (size_t i = 0; i < log->segment_count; i++) {
+    for (size_t i = 0; status == MK_OK && i < log->segment_count; i++) {
         mk_segment *segment = log->segments[i];
         bool last = i + 1 == log->segment_count;
-        mk_status status = check_segment(r, segment, last, &sound, err);
 
-        if (status == MK_OK && !last) {
-            status = finish_sealed(log, segment, err);
-            if (status == MK_OK) status = check_order(log, i, err);
-        }
-        if (status != MK_OK) return status;
-        if (sound) continue;
+        status = check_segment(r, segment, last, &sound, err);
+        if (status == MK_OK && !last) status = finish_sealed(log, segment, err);
+        if (status != MK_OK || sound) continue;
         if (!last) {
             /* Read-only: what stands before the damage is the log. */
             mk_log_forget_segments_locked(log, i + 1,
@@ -359,7 +373,12 @@ static mk_status check_segments(recovery *r, mk_error *err)
         break;
     }
     r->cut = !sound;
-    return MK_OK;
+    if (status != MK_OK || log->segment_count == 0) return status;
+    status = drop_failed_roll(r, err);
+    for (size_t i = 0; status == MK_OK && i + 1 < log->segment_count; i++) {
+        status = check_order(log, i, err);
+    }
+    return status;
 }
 
 /* ---- Where the log begins and ends ---- */
@@ -390,6 +409,7 @@ static void find_bounds(recovery *r)
     if (log->log_end_offset < log->log_start_offset) {
         log->log_end_offset = log->log_start_offset;
     }
+    if (log->segment_count == 0) log->log_start_offset = log->log_end_offset;
 }
 
 /* From where on will batches follow without gaps? */

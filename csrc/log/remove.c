@@ -18,17 +18,22 @@ static mk_status set_start(mk_log *log, int64_t offset, mk_error *err)
 {
     int64_t before = log->log_start_offset;
     mk_recovery_point point = log->recovery_point;
+    mk_error scratch;
     mk_status status;
 
+    if (err == NULL) err = &scratch;
     log->log_start_offset = offset;
     if (log->recovery_point.offset < offset) {
         log->recovery_point.offset = offset;
         log->recovery_point.segment = -1;
     }
     status = mk_log_store_state_locked(log, true, err);
-    if (status != MK_OK) {
-        log->log_start_offset = before;
-        log->recovery_point = point;
+    if (status == MK_OK) return MK_OK;
+    log->log_start_offset = before;
+    log->recovery_point = point;
+    /* The new state may be in place though not synced: put the old one back. */
+    if (mk_log_store_state_locked(log, true, NULL) != MK_OK) {
+        mk_log_refuse_locked(log, err);
     }
     return status;
 }
@@ -116,33 +121,37 @@ static mk_status find_cut(mk_log *log, mk_segment *segment, int64_t offset,
     return status;
 }
 
-/* Note the segment's batches anew up to `size`. */
+/* Note the segment's batches anew up to `size`, in a segment of its own. */
 static mk_status rescan(mk_log *log, mk_segment *segment, int64_t size,
-                        mk_error *err)
+                        mk_segment **out, mk_error *err)
 {
     mk_segment_scan scan;
     mk_scratch scratch;
-    mk_status status = MK_OK;
+    mk_status status =
+        mk_segment_new(&log->heap, segment->base_offset, out, err);
 
+    if (status != MK_OK) return status;
     mk_scratch_init(&scratch, &log->heap);
-    mk_segment_reset(segment);
-    mk_segment_scan_init(&scan, segment, segment->log.file, size,
+    mk_segment_scan_init(&scan, *out, segment->log.file, size,
                          log->config.index_interval_bytes, &scratch);
     while (status == MK_OK && scan.end == MK_SCAN_RUNNING) {
         status = mk_segment_scan_step(&scan, 1u << 20, err);
     }
-    if (status == MK_OK && segment->log_bytes != size) {
+    if (status == MK_OK && (*out)->log_bytes != size) {
         status = mk_fail_at(err, MK_CORRUPT_SEGMENT, log->directory,
-                            segment->log_bytes, "the segment is damaged");
+                            (*out)->log_bytes, "the segment is damaged");
     }
     mk_scratch_deinit(&scratch);
     return status;
 }
 
-/* Say in the state file that nothing at or beyond `offset` is to be believed.
- */
-static mk_status lower_point(mk_log *log, int64_t offset, mk_error *err)
+/* Say in the state file that the log ends at `offset`, and that nothing beyond
+ * is to be believed. */
+static mk_status announce_cut(mk_log *log, int64_t offset, mk_error *err)
 {
+    int64_t end_offset = log->log_end_offset;
+    mk_status status;
+
     if (log->recovery_point.offset > offset) {
         log->recovery_point = (mk_recovery_point){
             .offset =
@@ -152,7 +161,10 @@ static mk_status lower_point(mk_log *log, int64_t offset, mk_error *err)
             .end_position = -1,
         };
     }
-    return mk_log_store_state_locked(log, true, err);
+    log->log_end_offset = offset;
+    status = mk_log_store_state_locked(log, true, err);
+    log->log_end_offset = end_offset;
+    return status;
 }
 
 /* Remove all segments from number `first` on, newest first. */
@@ -178,7 +190,7 @@ static mk_status unlink_suffix(mk_log *log, size_t first, mk_error *err)
 static mk_status empty_at(mk_log *log, int64_t offset, int64_t now_ms,
                           mk_error *err)
 {
-    mk_status status = lower_point(log, offset, err);
+    mk_status status = announce_cut(log, offset, err);
 
     if (status == MK_OK) status = unlink_suffix(log, 0, err);
     if (status != MK_OK) return status;
@@ -188,34 +200,41 @@ static mk_status empty_at(mk_log *log, int64_t offset, int64_t now_ms,
     return mk_log_create_active_locked(log, offset, now_ms, err);
 }
 
-/* Make the last segment, which is sealed, the active one again: with a fresh
- * structure, since readers may hold the old one and its file. */
-static mk_status unseal_last(mk_log *log, mk_segment *fresh, int64_t size,
-                             int64_t now_ms, mk_error *err)
+/* Put `fresh`, which has what stays, in the place of the last segment, which is
+ * sealed: readers may hold that one and its file. */
+static mk_status unseal_last(mk_log *log, mk_segment *fresh, int64_t now_ms,
+                             mk_error *err)
 {
     mk_segment *last = mk_log_active_locked(log);
 
-    fresh->id = log->next_segment_id++;
-    fresh->log_bytes = size; /* Where the tail begins. */
     log->segments[log->segment_count - 1] = fresh;
     mk_log_close_idle_file_locked(log, last);
     mk_log_release_segment_locked(log, last);
     return mk_log_open_active_locked(log, now_ms, err);
 }
 
-/* Cut the last segment's log to `size`, and append from there. */
-static mk_status cut_last(mk_log *log, mk_segment *fresh, int64_t size,
-                          int64_t now_ms, mk_error *err)
+/* Cut the last segment to what `fresh` has, and append from there. `fresh` is
+ * taken over. */
+static mk_status cut_last(mk_log *log, mk_segment *fresh, int64_t now_ms,
+                          mk_error *err)
 {
+    mk_segment *active = mk_log_active_locked(log);
+    int64_t size = fresh->log_bytes;
     mk_status status = MK_OK;
-    mk_segment *active;
 
-    if (fresh != NULL) status = unseal_last(log, fresh, size, now_ms, err);
-    if (status != MK_OK) return status;
-    active = mk_log_active_locked(log);
-    status = mk_file_truncate(active->log.file, size, err);
-    if (status != MK_OK) return status;
-    return rescan(log, active, size, err);
+    if (active->sealed) {
+        status = unseal_last(log, fresh, now_ms, err);
+        active = fresh;
+        fresh = NULL;
+    }
+    if (status == MK_OK) {
+        status = mk_file_truncate(active->log.file, size, err);
+    }
+    if (status == MK_OK && fresh != NULL) mk_segment_adopt(active, fresh);
+    /* What readers know of positions in it ends here. */
+    active->id = ++log->last_segment_id;
+    mk_segment_free(fresh);
+    return status;
 }
 
 static mk_status cut_at(mk_log *log, int64_t offset, int64_t now_ms,
@@ -229,17 +248,15 @@ static mk_status cut_at(mk_log *log, int64_t offset, int64_t now_ms,
 
     if (status != MK_OK) return status;
     status = find_cut(log, last, offset, &size, err);
+    if (status == MK_OK) status = rescan(log, last, size, &fresh, err);
     mk_log_unpin_locked(log, last);
-    if (status == MK_OK && last->sealed) {
-        status = mk_segment_new(&log->heap, last->base_offset, &fresh, err);
-    }
-    if (status == MK_OK) status = lower_point(log, offset, err);
+    if (status == MK_OK) status = announce_cut(log, offset, err);
     if (status == MK_OK) status = unlink_suffix(log, keep, err);
     if (status != MK_OK) {
         mk_segment_free(fresh);
         return status;
     }
-    status = cut_last(log, fresh, size, now_ms, err);
+    status = cut_last(log, fresh, now_ms, err);
     if (status != MK_OK) return status;
     log->log_end_offset = offset;
     log->dense_offset = offset; /* Gaps may stand before it. */

@@ -51,6 +51,29 @@ void mk_segment_reset(mk_segment *segment)
     segment->indexes_loaded = true;
 }
 
+void mk_segment_adopt(mk_segment *segment, mk_segment *other)
+{
+    mk_offset_index offsets = segment->offsets;
+    mk_time_index times = segment->times;
+
+    MK_ASSERT(segment->base_offset == other->base_offset);
+    MK_ASSERT(other->indexes_loaded);
+    mk_segment_reset(segment);
+    segment->next_offset = other->next_offset;
+    segment->log_bytes = other->log_bytes;
+    segment->max_timestamp_ms = other->max_timestamp_ms;
+    segment->max_timestamp_offset = other->max_timestamp_offset;
+    segment->first_timestamp_ms = other->first_timestamp_ms;
+    segment->last_batch_position = other->last_batch_position;
+    segment->last_batch_checksum = other->last_batch_checksum;
+    segment->bytes_since_entry = other->bytes_since_entry;
+    segment->offsets = other->offsets;
+    segment->times = other->times;
+    other->offsets = offsets;
+    other->times = times;
+    mk_segment_reset(other);
+}
+
 void mk_segment_take_facts(mk_segment *segment, const mk_segment_facts *facts)
 {
     mk_segment_reset(segment);

@@ -68,6 +68,10 @@ void mk_segment_take_facts(mk_segment *segment, const mk_segment_facts *facts);
 /* Say what there is to remember. Indexes must be loaded, or have a checksum. */
 void mk_segment_get_facts(const mk_segment *segment, mk_segment_facts *out);
 
+/* Take over all that was noted in `other`, a segment with the same base whose
+ * indexes are loaded, and leave it empty. */
+void mk_segment_adopt(mk_segment *segment, mk_segment *other);
+
 /* Forget all batches: an empty segment, indexes loaded. */
 void mk_segment_reset(mk_segment *segment);
 
