@@ -227,28 +227,33 @@ static mk_status begin_output(mk_compactor *compactor, int64_t base_offset,
                         &compactor->file, err);
 }
 
-/* See that there is an output that a batch fits in, by the format's 32-bit
- * limits. */
-static mk_status ready_output(mk_compactor *compactor, const mk_batch *batch,
-                              size_t size, mk_error *err)
+/* Does a batch fit in the last output, by the format's 32-bit limits? */
+static bool fits_output(const mk_compactor *compactor, const mk_batch *batch)
 {
-    int64_t base_offset = batch->base_offset;
-    mk_status status;
+    const mk_segment *segment = last_output(compactor);
 
-    if (compactor->output_count > 0) {
-        const mk_segment *segment = last_output(compactor);
-        bool fits = mk_segment_fits(segment, mk_batch_last_offset(batch)) &&
-                    segment->log_bytes + (int64_t)size <= INT32_MAX;
+    return mk_segment_fits(segment, mk_batch_last_offset(batch)) &&
+           segment->log_bytes + (int64_t)batch->size <= INT32_MAX;
+}
 
-        if (fits) return MK_OK;
-        status = finish_output(compactor, err);
-        if (status != MK_OK) return status;
-    } else if (base_offset > compactor->start_offset &&
-               mk_batch_last_offset(batch) - compactor->start_offset <=
-                   INT32_MAX) {
-        base_offset = compactor->start_offset;
+/* See that there is an output that a batch fits in. The first one begins at the
+ * log start, or with a batch that holds it. */
+static mk_status ready_output(mk_compactor *compactor, const mk_batch *batch,
+                              mk_error *err)
+{
+    mk_status status = MK_OK;
+
+    if (compactor->output_count == 0) {
+        int64_t base_offset = batch->base_offset < compactor->start_offset
+                                  ? batch->base_offset
+                                  : compactor->start_offset;
+
+        status = begin_output(compactor, base_offset, err);
     }
-    return begin_output(compactor, base_offset, err);
+    if (status != MK_OK || fits_output(compactor, batch)) return status;
+    status = finish_output(compactor, err);
+    if (status != MK_OK) return status;
+    return begin_output(compactor, batch->base_offset, err);
 }
 
 /* Give room for `size` bytes at the end of the buffer. */
@@ -356,7 +361,7 @@ static mk_status copy_batch(mk_compactor *compactor, const uint8_t *bytes,
 {
     const mk_batch *batch = &compactor->walk.batch;
     uint8_t *out = NULL;
-    mk_status status = ready_output(compactor, batch, batch->size, err);
+    mk_status status = ready_output(compactor, batch, err);
 
     if (status == MK_OK) status = reserve(compactor, batch->size, &out, err);
     if (status != MK_OK) return status;
@@ -390,7 +395,7 @@ static mk_status rewrite_batch(mk_compactor *compactor, const uint8_t *bytes,
         empty_batch(batch, &s.batch);
     }
     s.batch.size = (uint32_t)(MK_BATCH_HEADER_SIZE + s.size);
-    status = ready_output(compactor, &s.batch, s.batch.size, err);
+    status = ready_output(compactor, &s.batch, err);
     if (status == MK_OK) status = reserve(compactor, s.batch.size, &out, err);
     if (status != MK_OK) return status;
     memcpy(out + MK_BATCH_HEADER_SIZE,

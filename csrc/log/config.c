@@ -103,6 +103,21 @@ static const mk_setting *find_setting(const char *name, mk_error *err)
     return NULL;
 }
 
+/* May a word setting have this number? */
+static mk_status check_number(const mk_setting *setting, int64_t value,
+                              mk_error *err)
+{
+    int64_t count = 0;
+
+    while (setting->words[count] != NULL)
+        count++;
+    if (setting->type == MK_SETTING_WORDS) count = INT64_C(1) << count;
+    if (value >= 0 && value < count) return MK_OK;
+    return mk_fail(err, MK_INVALID_ARGUMENT,
+                   "%s is %" PRId64 ", which is none of its words",
+                   setting->name, value);
+}
+
 static mk_status check_range(const mk_setting *setting, int64_t value,
                              mk_error *err)
 {
@@ -248,6 +263,9 @@ mk_status mk_config_check(const mk_config *config, mk_error *err)
         mk_status status;
 
         status = mk_config_get(config, settings[i].name, &value, err);
+        if (status == MK_OK && settings[i].words != NULL) {
+            status = check_number(&settings[i], value.integer, err);
+        }
         if (status != MK_OK) return status;
         status = mk_config_set(&scratch, settings[i].name, &value, err);
         if (status != MK_OK) return status;

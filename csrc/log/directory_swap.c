@@ -112,6 +112,7 @@ static mk_status phase_of(const mk_log *log, const char *tree,
                                  out, err);
 }
 
+/* Is nothing in the tree, or only the beginning of a first note? */
 static mk_status is_empty(mk_vfs *vfs, const char *tree, bool *out,
                           mk_error *err)
 {
@@ -120,7 +121,9 @@ static mk_status is_empty(mk_vfs *vfs, const char *tree, bool *out,
 
     *out = false;
     if (status != MK_OK) return status;
-    *out = names.count == 0;
+    *out =
+        names.count == 0 ||
+        (names.count == 1 && strcmp(names.names[0], MK_NAME_SWAP ".tmp") == 0);
     mk_name_list_deinit(&names);
     return MK_OK;
 }
@@ -130,26 +133,19 @@ static mk_status is_empty(mk_vfs *vfs, const char *tree, bool *out,
 mk_status mk_directory_swap_begin(mk_directory_swap *swap, mk_log *log,
                                   mk_error *err)
 {
-    mk_swap_phase phase = MK_SWAP_NONE;
-    bool there, empty = false;
+    bool there = false;
     mk_status status;
 
     swap->log = log;
-    status = sibling_of(log, MK_SIBLING_NEW, swap->path, &there, err);
+    status = mk_directory_swap_clean(log, err); /* What an earlier one left. */
+    if (status == MK_OK) {
+        status = sibling_of(log, MK_SIBLING_NEW, swap->path, &there, err);
+    }
     if (status == MK_OK && there) {
-        status = phase_of(log, swap->path, &phase, err);
-        if (status == MK_OK && phase == MK_SWAP_NONE) {
-            status = is_empty(log->vfs, swap->path, &empty, err);
-        }
-        if (status == MK_OK && phase == MK_SWAP_NONE && !empty) {
-            return mk_fail_at(err, MK_SWAP_AMBIGUOUS, swap->path, -1,
-                              "%s stands where the new directory is to be "
-                              "built, and is not ours",
-                              swap->path);
-        }
-        if (status == MK_OK) {
-            status = remove_tree(log->vfs, swap->path, log->directory, err);
-        }
+        return mk_fail_at(err, MK_SWAP_AMBIGUOUS, swap->path, -1,
+                          "%s stands where the new directory is to be built, "
+                          "and is not ours",
+                          swap->path);
     }
     if (status == MK_OK) status = mk_vfs_mkdir(log->vfs, swap->path, err);
     if (status != MK_OK) return status;

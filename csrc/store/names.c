@@ -145,9 +145,11 @@ mk_status mk_name_sibling(char *out, size_t out_size, const char *directory,
     snprintf(last, sizeof last, "minikafka.%s.%s", role, name);
     if (strlen(last) > NAME_SIZE_MAX) {
         unsigned hash = mk_crc32c(0, name, strlen(name));
+        /* Behind a number that long nobody looks for a partition. */
+        bool keep = partition != NULL && strlen(partition) <= 20;
 
         snprintf(last, sizeof last, "minikafka.%s.%.200s.%08x%s", role, name,
-                 hash, partition != NULL ? partition : "");
+                 hash, keep ? partition : "");
     }
     return mk_name_join(out, out_size, parent, last, err);
 }

@@ -307,6 +307,7 @@ static bool agree_with_facts(const mk_segment *segment, mk_span *offsets,
 static mk_status decode_sides(mk_segment *segment, mk_span offsets,
                               mk_span times, mk_error *err)
 {
+    size_t size = offsets.size + times.size; /* Of the files. */
     mk_status status;
 
     if (!agree_with_facts(segment, &offsets, &times)) {
@@ -316,6 +317,7 @@ static mk_status decode_sides(mk_segment *segment, mk_span offsets,
     status = mk_offset_index_decode(&segment->offsets, offsets,
                                     segment->log_bytes, err);
     if (status != MK_OK) return status;
+    segment->index_files_good = offsets.size + times.size == size;
     return mk_time_index_decode(&segment->times, times, segment->next_offset,
                                 err);
 }
@@ -341,7 +343,6 @@ mk_status mk_segment_load_indexes(mk_segment *segment, mk_vfs *vfs,
         mk_scratch_deinit(&scratches[i]);
     if (status != MK_OK) return status;
     segment->indexes_loaded = true;
-    segment->index_files_good = true;
     segment->offsets_written = segment->offsets.count;
     segment->times_written = segment->times.count;
     return MK_OK;

@@ -108,8 +108,8 @@ static bool take_number(const char **text, int64_t *out)
         if (value > (uint64_t)INT64_MAX / 10) return false;
         value = value * 10 + (uint64_t)(*next - '0');
     }
-    if (value > (uint64_t)INT64_MAX) return false;
-    *out = negative ? -(int64_t)value : (int64_t)value;
+    if (value > (uint64_t)INT64_MAX + negative) return false;
+    *out = (int64_t)(negative ? 0 - value : value);
     *text = next;
     return true;
 }

@@ -95,9 +95,15 @@ void mk_time_index_encode(const mk_time_index *index, size_t from, uint8_t *out)
     }
 }
 
-/* Check invariant (1), and that entries lie inside the segment. */
-static mk_status check(const mk_time_index *index, int64_t next_offset,
-                       mk_error *err)
+static mk_status fail_order(size_t i, mk_error *err)
+{
+    return mk_fail_at(err, MK_CORRUPT_INDEX, NULL,
+                      (int64_t)(i * MK_TIME_ENTRY_SIZE),
+                      "entry %zu is out of order", i);
+}
+
+/* Check invariant (1). */
+static mk_status check(const mk_time_index *index, mk_error *err)
 {
     const mk_time_entry *entries = index->entries;
 
@@ -106,12 +112,8 @@ static mk_status check(const mk_time_index *index, int64_t next_offset,
             i == 0 ? entries[i].timestamp_ms >= 0
                    : entries[i].timestamp_ms > entries[i - 1].timestamp_ms &&
                          entries[i].offset >= entries[i - 1].offset;
-        bool inside = entries[i].offset < next_offset;
 
-        if (ordered && inside) continue;
-        return mk_fail_at(err, MK_CORRUPT_INDEX, NULL,
-                          (int64_t)(i * MK_TIME_ENTRY_SIZE),
-                          "entry %zu is out of order", i);
+        if (!ordered) return fail_order(i, err);
     }
     return MK_OK;
 }
@@ -132,12 +134,17 @@ mk_status mk_time_index_decode(mk_time_index *index, mk_span bytes,
     for (size_t i = 0; i < count; i++) {
         const uint8_t *entry = bytes.data + i * MK_TIME_ENTRY_SIZE;
 
+        int64_t relative = (int64_t)mk_load_u32(entry + 8);
+
+        /* What lies outside can't be added to the base. */
+        if (relative >= next_offset - index->base_offset) {
+            return fail_order(i, err);
+        }
         index->entries[i].timestamp_ms = (int64_t)mk_load_u64(entry);
-        index->entries[i].offset =
-            index->base_offset + (int64_t)mk_load_u32(entry + 8);
+        index->entries[i].offset = index->base_offset + relative;
     }
     index->count = count;
-    status = check(index, next_offset, err);
+    status = check(index, err);
     if (status != MK_OK) index->count = 0;
     return status;
 }
