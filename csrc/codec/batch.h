@@ -68,6 +68,26 @@ typedef enum mk_batch_found {
  * (without a codec: of the least size each). */
 mk_batch_found mk_batch_peek(mk_span bytes, mk_batch *out);
 
+/* Return the size of the whole batch at the start of `bytes` if its header says
+ * that it ends below `offset`, else 0: a look that is enough to pass it over.
+ */
+static inline size_t mk_batch_size_if_below(mk_span bytes, int64_t offset)
+{
+    int64_t base_offset;
+    uint32_t size, delta;
+
+    if (bytes.size < MK_BATCH_HEADER_SIZE || bytes.data[16] != 2) return 0;
+    base_offset = (int64_t)mk_load_u64(bytes.data);
+    size = mk_load_u32(bytes.data + 8);
+    delta = mk_load_u32(bytes.data + 23);
+    if (base_offset < 0 || base_offset >= offset || delta > INT32_MAX ||
+        (int64_t)delta >= offset - base_offset ||
+        size < MK_BATCH_HEADER_SIZE - 12 || size > bytes.size - 12) {
+        return 0;
+    }
+    return (size_t)size + 12;
+}
+
 /* Does the checksum of the whole batch at `bytes` agree with its header? */
 bool mk_batch_checksum_agrees(const uint8_t *bytes, const mk_batch *batch);
 

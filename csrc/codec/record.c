@@ -73,8 +73,10 @@ static uint8_t *encode_headers(const mk_record *record, uint8_t *out)
     return out;
 }
 
-uint8_t *mk_record_encode(const mk_record *record, int64_t timestamp_delta,
-                          int32_t offset_delta, uint8_t *out)
+static __attribute__((noinline)) uint8_t *encode_any(const mk_record *record,
+                                                     int64_t timestamp_delta,
+                                                     int32_t offset_delta,
+                                                     uint8_t *out)
 {
     size_t body_size = 1 + mk_varint_size(timestamp_delta) +
                        mk_varint_size(offset_delta) +
@@ -94,19 +96,124 @@ uint8_t *mk_record_encode(const mk_record *record, int64_t timestamp_delta,
     return out;
 }
 
+/* Write an integer of one or two bytes. */
+static inline uint8_t *put_short(uint64_t zigzag, uint8_t *out)
+{
+    if (zigzag < 0x80) {
+        *out = (uint8_t)zigzag;
+        return out + 1;
+    }
+    out[0] = (uint8_t)(zigzag | 0x80);
+    out[1] = (uint8_t)(zigzag >> 7);
+    return out + 2;
+}
+
+/* Copy bytes, sixteen at a time where that is no more than a few steps. */
+static inline uint8_t *put_bytes(const void *data, size_t size, uint8_t *out)
+{
+    const uint8_t *from = data;
+    const uint8_t *last = from + size - 16;
+    uint8_t *end = out + size;
+
+    if (size < 16 || size > 256) {
+        memcpy(out, data, size);
+        return end;
+    }
+    for (; from < last; from += 16, out += 16)
+        memcpy(out, from, 16);
+    memcpy(end - 16, last, 16);
+    return end;
+}
+
+/* Sizes below this take no more than two bytes, whole records too. */
+#define USUAL_SIZE 4000
+
+uint8_t *mk_record_encode(const mk_record *record, int64_t timestamp_delta,
+                          int32_t offset_delta, uint8_t *out)
+{
+    uint64_t time = mk_zigzag_encode(timestamp_delta);
+    uint64_t offset = mk_zigzag_encode(offset_delta);
+    size_t key = record->key_size, value = record->value_size;
+    size_t body;
+
+    if (MK_UNLIKELY((time | offset) >= 0x4000 || key >= USUAL_SIZE ||
+                    value >= USUAL_SIZE || record->key == NULL ||
+                    record->value == NULL || record->header_count > 0)) {
+        return encode_any(record, timestamp_delta, offset_delta, out);
+    }
+    body = 6 + key + value + (time >= 0x80) + (offset >= 0x80) + (key >= 64) +
+           (value >= 64);
+    out = put_short(body * 2, out);
+    *out++ = 0; /* Attributes. */
+    out = put_short(time, out);
+    out = put_short(offset, out);
+    out = put_short(key * 2, out);
+    out = put_bytes(record->key, key, out);
+    out = put_short(value * 2, out);
+    out = put_bytes(record->value, value, out);
+    *out++ = 0; /* No headers. */
+    return out;
+}
+
 /* ---- Decoding ---- */
 
-const uint8_t *mk_record_check_headers(const uint8_t *bytes, const uint8_t *end,
-                                       uint64_t count)
+/* The least that can stand behind the length: six integers of a byte each. */
+#define BODY_MIN 6
+
+/* Read a key, a name or a value. */
+static const uint8_t *decode_bytes(const uint8_t *bytes, const uint8_t *end,
+                                   mk_span *out)
+{
+    uint64_t zigzag = 0;
+    ptrdiff_t left;
+
+    bytes = mk_varint_read(bytes, end, &zigzag);
+    if (bytes == NULL) return NULL;
+    left = end - bytes;
+    if ((zigzag & 1) != 0) { /* Negative. */
+        *out = (mk_span){NULL, 0};
+        return zigzag == 1 ? bytes : NULL;
+    }
+    if ((ptrdiff_t)(zigzag >> 1) > left) return NULL;
+    *out = (mk_span){bytes, (size_t)(zigzag >> 1)};
+    return bytes + (zigzag >> 1);
+}
+
+/* Walk `count` headers, which must end at `end`. */
+static const uint8_t *check_headers(const uint8_t *bytes, const uint8_t *end,
+                                    uint64_t count)
 {
     mk_header header;
 
-    if (bytes > end || count > (size_t)(end - bytes)) return NULL;
+    if (count > (size_t)(end - bytes)) return NULL;
     for (uint64_t i = 0; i < count; i++) {
         bytes = mk_header_decode(bytes, end, &header);
         if (bytes == NULL) return NULL;
     }
     return bytes == end ? end : NULL;
+}
+
+/* Read all behind the length, which is at least BODY_MIN bytes. */
+static const uint8_t *decode_body(const uint8_t *bytes, const uint8_t *end,
+                                  mk_record_fields *out)
+{
+    uint64_t zigzag = 0;
+
+    bytes = mk_varlong_read(bytes + 1, end, &zigzag); /* Behind attributes. */
+    if (bytes == NULL) return NULL;
+    out->timestamp_delta = mk_zigzag_decode(zigzag);
+    bytes = mk_varint_read(bytes, end, &zigzag);
+    if (bytes == NULL) return NULL;
+    out->offset_delta = (int32_t)mk_zigzag_decode(zigzag);
+    bytes = decode_bytes(bytes, end, &out->key);
+    if (bytes == NULL) return NULL;
+    bytes = decode_bytes(bytes, end, &out->value);
+    if (bytes == NULL) return NULL;
+    bytes = mk_varint_read(bytes, end, &zigzag);
+    if (bytes == NULL || (zigzag & 1) != 0) return NULL;
+    out->header_count = (uint32_t)(zigzag >> 1);
+    out->headers = (mk_span){bytes, (size_t)(end - bytes)};
+    return check_headers(bytes, end, zigzag >> 1);
 }
 
 const uint8_t *mk_record_decode_carefully(const uint8_t *bytes,
@@ -116,10 +223,11 @@ const uint8_t *mk_record_decode_carefully(const uint8_t *bytes,
     uint64_t zigzag = 0;
 
     bytes = mk_varint_read(bytes, end, &zigzag);
-    if (bytes == NULL || !mk_record_can_be_length(zigzag, end - bytes)) {
+    if (bytes == NULL || (zigzag & 1) != 0 || zigzag < 2 * BODY_MIN ||
+        (ptrdiff_t)(zigzag >> 1) > end - bytes) {
         return NULL;
     }
-    return mk_record_decode_body(bytes, bytes + (zigzag >> 1), false, out);
+    return decode_body(bytes, bytes + (zigzag >> 1), out);
 }
 
 const uint8_t *mk_header_decode(const uint8_t *bytes, const uint8_t *end,
@@ -127,9 +235,9 @@ const uint8_t *mk_header_decode(const uint8_t *bytes, const uint8_t *end,
 {
     mk_span name = {NULL, 0}, value = {NULL, 0};
 
-    bytes = mk_record_decode_bytes(bytes, end, false, &name);
+    bytes = decode_bytes(bytes, end, &name);
     if (bytes == NULL || name.data == NULL) return NULL;
-    bytes = mk_record_decode_bytes(bytes, end, false, &value);
+    bytes = decode_bytes(bytes, end, &value);
     if (bytes == NULL) return NULL;
     *out = (mk_header){name.data, name.size, value.data, value.size};
     return bytes;

@@ -48,105 +48,79 @@ const uint8_t *mk_header_decode(const uint8_t *bytes, const uint8_t *end,
 
 /* ---- Decoding, inline ----
  *
- * Records are decoded by the million, so the way that they usually go is in the
- * caller's own code; what is rare stays a call. Where `roomy`,
- * MK_VARINT_SIZE_MAX bytes can be read behind `end`, so that an integer need
- * not be checked before it is read: one that goes past `end` is found out by
- * what comes next. The flag is a constant to the compiler.
+ * Records are decoded by the million, so the usual one is decoded in the
+ * caller's own code: integers of a byte or two, no nulls, no headers. Any other
+ * goes to a call that checks byte by byte.
  */
 
 #define MK_RECORD_INLINE __attribute__((always_inline)) static inline
 
-/* What stands before the key takes at most so much. */
-#define MK_RECORD_LEAD_MAX \
-    ((ptrdiff_t)(1 + 3 * MK_VARINT_SIZE_MAX + MK_VARLONG_SIZE_MAX))
-/* The least that can stand behind the length: six integers of a byte each. */
-#define MK_RECORD_BODY_MIN 6
+/* What can be read from a record's start on without a look: all its integers.
+ */
+#define MK_RECORD_LEAD 32
+/* What must be readable behind it, so that reading past its end is harmless. */
+#define MK_RECORD_TRAIL 16
 
-/* Walk `count` headers, which must end at `end`. */
-const uint8_t *mk_record_check_headers(const uint8_t *bytes, const uint8_t *end,
-                                       uint64_t count);
-
-/* mk_record_decode() near the end of what can be read. */
+/* mk_record_decode() for any record. */
 const uint8_t *mk_record_decode_carefully(const uint8_t *bytes,
                                           const uint8_t *end,
                                           mk_record_fields *out);
 
-MK_RECORD_INLINE const uint8_t *mk_record_read_varint(const uint8_t *bytes,
-                                                      const uint8_t *end,
-                                                      bool roomy, uint64_t *out)
+/* Read an integer of one or two bytes; false for a longer one. */
+MK_RECORD_INLINE bool mk_record_read_short(const uint8_t **bytes, uint64_t *out)
 {
-    return roomy ? mk_varint_read_roomy(bytes, out)
-                 : mk_varint_read(bytes, end, out);
+    const uint8_t *at = *bytes;
+
+    *out = at[0];
+    *bytes = at + 1;
+    if (at[0] < 0x80) return true;
+    *out = (at[0] & 0x7fu) | (uint32_t)at[1] << 7;
+    *bytes = at + 2;
+    return MK_LIKELY(at[1] < 0x80);
 }
 
-/* Read a key or a value. */
-MK_RECORD_INLINE const uint8_t *mk_record_decode_bytes(const uint8_t *bytes,
-                                                       const uint8_t *end,
-                                                       bool roomy, mk_span *out)
+/* Read the key or the value of a usual record, of which `left` bytes follow
+ * `*bytes` with the size. */
+MK_RECORD_INLINE bool mk_record_read_span(const uint8_t **bytes,
+                                          const uint8_t *end, mk_span *out)
 {
-    uint64_t zigzag = 0;
-    ptrdiff_t left;
+    uint64_t zigzag;
 
-    bytes = mk_record_read_varint(bytes, end, roomy, &zigzag);
-    if (MK_UNLIKELY(bytes == NULL)) return NULL;
-    left = end - bytes;
-    if (MK_UNLIKELY((zigzag & 1) != 0)) { /* Negative. */
-        *out = (mk_span){NULL, 0};
-        return zigzag == 1 && left >= 0 ? bytes : NULL;
+    if (MK_UNLIKELY(!mk_record_read_short(bytes, &zigzag) ||
+                    (zigzag & 1) != 0 ||
+                    (ptrdiff_t)(zigzag >> 1) >= end - *bytes)) {
+        return false;
     }
-    if (MK_UNLIKELY((ptrdiff_t)(zigzag >> 1) > left)) return NULL;
-    *out = (mk_span){bytes, (size_t)(zigzag >> 1)};
-    return bytes + (zigzag >> 1);
+    *out = (mk_span){*bytes, (size_t)(zigzag >> 1)};
+    *bytes += zigzag >> 1;
+    return true;
 }
 
-/* Read what stands before the key. */
-MK_RECORD_INLINE const uint8_t *mk_record_decode_deltas(const uint8_t *bytes,
-                                                        const uint8_t *end,
-                                                        bool roomy,
-                                                        mk_record_fields *out)
+/* Read a usual record; NULL for any other, damaged or not. */
+MK_RECORD_INLINE const uint8_t *mk_record_decode_usual(const uint8_t *bytes,
+                                                       const uint8_t *end,
+                                                       mk_record_fields *out)
 {
-    uint64_t zigzag = 0;
+    const uint8_t *next;
+    uint64_t zigzag;
 
+    if (end - bytes < MK_RECORD_LEAD + MK_RECORD_TRAIL) return NULL;
+    if (!mk_record_read_short(&bytes, &zigzag)) return NULL;
+    if ((zigzag & 1) != 0 ||
+        (ptrdiff_t)(zigzag >> 1) > end - bytes - MK_RECORD_TRAIL) {
+        return NULL;
+    }
+    next = bytes + (zigzag >> 1);
     bytes++; /* Attributes. */
-    bytes = roomy ? mk_varlong_read_roomy(bytes, &zigzag)
-                  : mk_varlong_read(bytes, end, &zigzag);
-    if (MK_UNLIKELY(bytes == NULL)) return NULL;
+    if (!mk_record_read_short(&bytes, &zigzag)) return NULL;
     out->timestamp_delta = mk_zigzag_decode(zigzag);
-    bytes = mk_record_read_varint(bytes, end, roomy, &zigzag);
+    if (!mk_record_read_short(&bytes, &zigzag)) return NULL;
     out->offset_delta = (int32_t)mk_zigzag_decode(zigzag);
-    return bytes;
-}
-
-/* Can a record's length be that, where `left` bytes follow? */
-static inline bool mk_record_can_be_length(uint64_t zigzag, ptrdiff_t left)
-{
-    return (zigzag & 1) == 0 && zigzag >= 2 * MK_RECORD_BODY_MIN &&
-           (ptrdiff_t)(zigzag >> 1) <= left;
-}
-
-/* Read all behind the length, which is at least MK_RECORD_BODY_MIN bytes. */
-MK_RECORD_INLINE const uint8_t *mk_record_decode_body(const uint8_t *bytes,
-                                                      const uint8_t *end,
-                                                      bool roomy,
-                                                      mk_record_fields *out)
-{
-    uint64_t zigzag = 0;
-
-    bytes = mk_record_decode_deltas(bytes, end, roomy, out);
-    if (MK_UNLIKELY(bytes == NULL)) return NULL;
-    bytes = mk_record_decode_bytes(bytes, end, roomy, &out->key);
-    if (MK_UNLIKELY(bytes == NULL)) return NULL;
-    bytes = mk_record_decode_bytes(bytes, end, roomy, &out->value);
-    if (MK_UNLIKELY(bytes == NULL)) return NULL;
-    bytes = mk_record_read_varint(bytes, end, roomy, &zigzag);
-    if (MK_UNLIKELY(bytes == NULL)) return NULL;
-
-    out->header_count = (uint32_t)(zigzag >> 1);
-    out->headers = (mk_span){bytes, (size_t)(end - bytes)};
-    if (MK_LIKELY(zigzag == 0 && bytes == end)) return end;
-    if ((zigzag & 1) != 0) return NULL;
-    return mk_record_check_headers(bytes, end, zigzag >> 1);
+    if (!mk_record_read_span(&bytes, next, &out->key)) return NULL;
+    if (!mk_record_read_span(&bytes, next, &out->value)) return NULL;
+    out->header_count = 0;
+    out->headers = (mk_span){next, 0};
+    return MK_LIKELY(bytes + 1 == next && *bytes == 0) ? next : NULL;
 }
 
 /*
@@ -159,26 +133,35 @@ MK_RECORD_INLINE const uint8_t *mk_record_decode(const uint8_t *bytes,
                                                  const uint8_t *end,
                                                  mk_record_fields *out)
 {
-    const ptrdiff_t room = (ptrdiff_t)MK_VARINT_SIZE_MAX;
-    const uint8_t *body;
+    /* The address of `careful` goes to a call, which that of `out` had better
+     * not, so that it can stay in registers. */
+    mk_record_fields careful;
+    const uint8_t *next = mk_record_decode_usual(bytes, end, out);
+
+    if (MK_LIKELY(next != NULL)) return next;
+    careful = (mk_record_fields){0};
+    next = mk_record_decode_carefully(bytes, end, &careful);
+    *out = careful;
+    return next;
+}
+
+/* Return the byte after the record at `bytes`, going by its length alone, or
+ * NULL if that does not fit before `end`. */
+MK_RECORD_INLINE const uint8_t *mk_record_skip(const uint8_t *bytes,
+                                               const uint8_t *end)
+{
     uint64_t zigzag = 0;
 
-    if (MK_LIKELY(end - bytes >= MK_RECORD_LEAD_MAX + room)) {
-        body = mk_varint_read_roomy(bytes, &zigzag);
-        if (MK_UNLIKELY(body == NULL)) return NULL;
-        if (MK_LIKELY(mk_record_can_be_length(zigzag, end - body - room))) {
-            return mk_record_decode_body(body, body + (zigzag >> 1), true, out);
-        }
+    if (MK_LIKELY(end - bytes >= (ptrdiff_t)MK_VARINT_SIZE_MAX)) {
+        bytes = mk_varint_read_roomy(bytes, &zigzag);
+    } else {
+        bytes = mk_varint_read(bytes, end, &zigzag);
     }
-    {
-        /* Its address goes to a call, which `out` had better not, so that it
-         * can stay in registers. */
-        mk_record_fields careful;
-
-        bytes = mk_record_decode_carefully(bytes, end, &careful);
-        if (bytes != NULL) *out = careful;
-        return bytes;
+    if (MK_UNLIKELY(bytes == NULL || (zigzag & 1) != 0 ||
+                    (ptrdiff_t)(zigzag >> 1) > end - bytes)) {
+        return NULL;
     }
+    return bytes + (zigzag >> 1);
 }
 
 #endif /* MK_CODEC_RECORD_H */

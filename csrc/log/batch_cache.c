@@ -1,5 +1,5 @@
 /*
- * batch_cache -- two tables of sets of two slots.
+ * batch_cache -- two tables of sets of four slots.
  *
  * A place names its batch by slot and turn, so that it means nothing any more
  * once another batch has the slot. Turns have 19 bits; before one would come
@@ -16,7 +16,7 @@
 #define SLOT_BITS        13u
 #define TURN_MAX         ((1u << (32 - SLOT_BITS)) - 1)
 #define PLACES_PER_BATCH 32u
-#define WAYS             2u
+#define WAYS             4u
 
 void mk_batch_cache_init(mk_batch_cache *cache, const mk_heap *heap)
 {
@@ -152,6 +152,17 @@ static bool make_room(mk_batch_cache *cache)
     return true;
 }
 
+/* An empty slot, or the one that had the fewest batches. */
+static mk_cached_batch *pick_slot(mk_cached_batch *set)
+{
+    mk_cached_batch *slot = set;
+
+    for (size_t i = 1; i < WAYS; i++) {
+        if (set[i].turn < slot->turn) slot = &set[i];
+    }
+    return slot;
+}
+
 uint32_t mk_batch_cache_enter(mk_batch_cache *cache, uint64_t segment_id,
                               int64_t position, const mk_batch *batch)
 {
@@ -161,8 +172,7 @@ uint32_t mk_batch_cache_enter(mk_batch_cache *cache, uint64_t segment_id,
         uint32_t turn;
 
         if (!make_room(cache)) return 0;
-        slot = batch_set(cache, segment_id, position);
-        if (slot[0].batch.size > 0 && slot[0].turn >= slot[1].turn) slot++;
+        slot = pick_slot(batch_set(cache, segment_id, position));
         turn = slot->turn + 1;
         if (turn > TURN_MAX) {
             if (!resize(cache, cache->batch_count)) return 0;
@@ -182,8 +192,9 @@ void mk_batch_cache_enter_place(mk_batch_cache *cache, uint64_t segment_id,
     mk_cached_place place = {(uint32_t)sixteen, batch, ordinal, position};
     mk_cached_place *set = place_set(cache, segment_id, sixteen);
 
-    if (set[0].sixteen != place.sixteen || set[0].batch != batch) {
-        set[1] = set[0];
+    for (size_t i = 0; i < WAYS; i++) {
+        if (set[i].sixteen == place.sixteen && set[i].batch == batch) return;
     }
+    memmove(set + 1, set, (WAYS - 1) * sizeof *set); /* The oldest goes. */
     set[0] = place;
 }

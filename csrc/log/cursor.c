@@ -7,6 +7,8 @@
 
 /* Places that are handed to the cache together. */
 #define SAMPLE_COUNT 64
+/* What is read at least when the number of records to come is not known. */
+#define AHEAD 2048
 
 /* ---- Records ---- */
 
@@ -62,6 +64,12 @@ void mk_cursor_find_plain(mk_cursor *cursor)
     cursor->plain_left = plain ? cursor->records_left - 1 : 0;
 }
 
+/* Does every offset of the batch have its record? */
+static bool is_dense(const mk_batch *batch)
+{
+    return batch->record_count - 1 == batch->last_offset_delta;
+}
+
 /* Begin with the records of the next batch that has any for readers. */
 static mk_status begin_batch(mk_cursor *cursor, mk_error *err)
 {
@@ -93,6 +101,11 @@ static mk_status begin_batch(mk_cursor *cursor, mk_error *err)
         cursor->record = records.data;
         cursor->records_end = records.data + records.size;
         cursor->records_left = batch->record_count;
+        cursor->skip_left = 0;
+        if (is_dense(batch) && cursor->walk.next_offset > batch->base_offset) {
+            cursor->skip_left =
+                (int32_t)(cursor->walk.next_offset - batch->base_offset);
+        }
         mk_cursor_find_plain(cursor);
         return MK_OK;
     }
@@ -145,10 +158,11 @@ static mk_status widen(mk_cursor *cursor, mk_error *err)
     int64_t from = cursor->window_end - (int64_t)unread;
     size_t rest = (size_t)(cursor->walk.position - from);
     size_t size = (batch->size / (uint32_t)batch->record_count + 8) *
-                  (MK_SAMPLE_OFFSETS + 2);
+                  ((size_t)cursor->skip_left + 2);
     mk_span bytes;
     mk_status status;
 
+    if (!is_dense(batch)) size = (size_t)batch->size / 8 + AHEAD;
     if (cursor->records_end != NULL || size > rest) size = rest;
     status = mk_file_view(cursor->walk.segment->log.file, &cursor->walk.scratch,
                           from, size, &bytes, err);
@@ -237,8 +251,8 @@ static mk_status step_over(mk_cursor *cursor, const uint8_t *next,
 {
     const mk_batch *batch = &cursor->walk.batch;
 
-    if (MK_UNLIKELY(delta <= cursor->last_delta ||
-                    delta > batch->last_offset_delta)) {
+    if (delta <= cursor->last_delta || delta > batch->last_offset_delta ||
+        (is_dense(batch) && delta != cursor->last_delta + 1)) {
         return fail_record(cursor, err);
     }
     if (MK_UNLIKELY(cursor->sampled != 0)) {
@@ -258,6 +272,28 @@ static mk_status step_over(mk_cursor *cursor, const uint8_t *next,
     return MK_OK;
 }
 
+/* Pass over the records that need not be looked at; false where they can't be
+ * read, or were not read so far. */
+static bool skip(mk_cursor *cursor)
+{
+    while (cursor->skip_left > 0) {
+        const uint8_t *next;
+
+        if (cursor->record >= cursor->records_end) return false;
+        next = mk_record_skip(cursor->record, cursor->records_end);
+        if (next == NULL) return false;
+        if (cursor->sampled != 0) {
+            sample(cursor, cursor->last_delta + 1, cursor->record,
+                   cursor->records_left);
+        }
+        cursor->record = next;
+        cursor->last_delta++;
+        cursor->records_left--;
+        cursor->skip_left--;
+    }
+    return true;
+}
+
 /* Decode the next record; NULL with MK_OK: it is to be tried again. */
 static mk_status decode(mk_cursor *cursor, mk_record_fields *fields,
                         const uint8_t **next, mk_error *err)
@@ -271,7 +307,7 @@ static mk_status decode(mk_cursor *cursor, mk_record_fields *fields,
         status = begin_batch(cursor, err);
         if (status != MK_OK) return status;
     }
-    if (cursor->record < cursor->records_end) {
+    if (skip(cursor) && cursor->record < cursor->records_end) {
         *next = mk_record_decode(cursor->record, cursor->records_end, fields);
     }
     if (MK_LIKELY(*next != NULL)) return MK_OK;
@@ -316,7 +352,7 @@ next_record(mk_cursor *cursor, mk_record_view *out, mk_error *err)
 static inline size_t next_plain(mk_cursor *cursor, mk_record_view *out,
                                 size_t capacity)
 {
-    const mk_batch batch = cursor->walk.batch; /* Nothing written aliases it. */
+    const mk_batch batch = cursor->walk.batch; /* Written through no `out`. */
     const uint8_t *record = cursor->record;
     const uint8_t *end = cursor->records_end;
     int32_t delta = cursor->last_delta;
@@ -418,7 +454,14 @@ static mk_status use_cache_locked(mk_cursor *cursor, int64_t offset, bool *used,
     walk->position = (int64_t)batch->position + batch->batch.size;
     cursor->record = cursor->records_end = NULL;
     cursor->records_left = batch->batch.record_count - (int32_t)place->ordinal;
+    /* In a batch without gaps the record's number is its offset delta. */
     cursor->last_delta = -1;
+    cursor->skip_left = 0;
+    if (is_dense(&walk->batch)) {
+        cursor->last_delta = (int32_t)place->ordinal - 1;
+        cursor->skip_left = (int32_t)(offset - walk->batch.base_offset) -
+                            (int32_t)place->ordinal;
+    }
     cursor->windowed = true;
     cursor->window_end = (int64_t)batch->position + place->position;
     return MK_OK;

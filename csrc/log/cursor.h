@@ -26,6 +26,8 @@ struct mk_cursor {
     int32_t records_left;       /* ... how many are left, */
     int32_t last_delta;         /* ... the offset delta before; -1: none. */
     int32_t plain_left; /* So many of them need no look at limits and such. */
+    int32_t skip_left;  /* Records to pass over unread: in a batch without gaps
+                           their number tells which they are. */
     bool windowed;      /* Only some records were read: up to records_end, */
     int64_t window_end; /* ... which stands here in the file. */
 

@@ -230,6 +230,20 @@ static mk_status read_ahead(mk_walk *walk, size_t wanted, mk_error *err)
     return MK_OK;
 }
 
+/* Pass over batches that end below the walk's offset, as far as they were read.
+ */
+static void pass_below(mk_walk *walk)
+{
+    for (;;) {
+        size_t size = mk_batch_size_if_below(walk->ahead, walk->next_offset);
+
+        if (size == 0) return;
+        walk->position += (int64_t)size;
+        walk->ahead.data += size;
+        walk->ahead.size -= size;
+    }
+}
+
 static void pass_batch(mk_walk *walk)
 {
     walk->position += walk->batch.size;
@@ -254,10 +268,12 @@ static mk_status distrust(mk_walk *walk, const char *what, mk_error *err)
 static mk_status look(mk_walk *walk, bool *whole, mk_error *err)
 {
     mk_batch *batch = &walk->batch;
-    int64_t left = walk->log_bytes - walk->position;
+    int64_t left;
     size_t wanted;
 
     *whole = false;
+    pass_below(walk);
+    left = walk->log_bytes - walk->position;
     switch (mk_batch_peek(walk->ahead, batch)) {
     case MK_BATCH_WHOLE:
         if (walk->fallback >= 0 && batch->base_offset > walk->next_offset) {
