@@ -165,9 +165,15 @@ test-asan: ## all tests under ASan and UBSan, the collector at its most eager
 	    BUSTED_FLAGS="$(BUSTED_FLAGS) --helper=spec/support/torture.lua"
 	@if command -v valgrind >/dev/null; then $(MAKE) test-valgrind; fi
 
+# Left out is what mounts disks and sets limits on its own process: there it is
+# valgrind that fails. A leak is what nothing points to any more.
+VALGRIND     := valgrind -q --error-exitcode=99 --leak-check=full \
+                --errors-for-leak-kinds=definite
+VALGRIND_SRC := $(filter-out %_posix.c %_posix_faults.c,$(TEST_SRC))
+
 test-valgrind: ## the C tests under valgrind
-	@$(MAKE) VARIANT=debug test-c RUNNER="valgrind -q --error-exitcode=99 \
-	    --leak-check=full --errors-for-leak-kinds=definite"
+	@$(MAKE) VARIANT=debug test-c RUNNER="$(VALGRIND)" \
+	    TEST_SRC="$(VALGRIND_SRC)"
 
 # ---- What the tests need ----
 

@@ -6,6 +6,7 @@
 
 local minikafka = require "minikafka"
 local tmp = require "spec.support.tmp"
+local collector = require "spec.support.collector"
 local state = require "spec.support.state"
 local batches = require "spec.support.batches"
 local expect = require "spec.support.expect"
@@ -41,16 +42,19 @@ local function copy_with(log, bytes)
   return dir
 end
 
--- Open a damaged copy: the log has the records of `whole`, its file is cut to
--- `size`, and what is appended then stays.
+-- Open a damaged copy: the log has the expected records, its file is cut to
+-- `size` before anything else is done, and what is appended then stays.
 local function recovers(dir, expected, count, size)
   local log = open(dir)
+  assert.equal(size, #tmp.read(log.active_segment.path))
   assert.equal(expected, state.records(log:fetch(0)))
   assert.equal(count, log.log_end_offset)
   assert.equal(size, log.active_segment.log_bytes)
   assert.equal(count, log:append { value = "after" })
+  size = log.active_segment.log_bytes
   log:close()
   local again <close> = open(dir)
+  assert.equal(size, #tmp.read(again.active_segment.path))
   assert.equal(count + 1, again.log_end_offset)
   assert.equal("after", again:fetch(count)[1].value)
   assert.equal(expected, state.records(again:fetch(0,
@@ -58,6 +62,8 @@ local function recovers(dir, expected, count, size)
 end
 
 describe("a torn tail", function()
+  setup(collector.relax)
+  teardown(collector.restore)
   after_each(tmp.clean)
 
   it("B31: is cut, at whichever byte it was torn", function()
@@ -176,6 +182,8 @@ describe("a torn tail", function()
 end)
 
 describe("B34: a length that lies", function()
+  setup(collector.relax)
+  teardown(collector.restore)
   after_each(tmp.clean)
 
   local function peak_kib()
@@ -260,6 +268,8 @@ describe("B34: a length that lies", function()
 end)
 
 describe("B35: an index that is missing or wrong", function()
+  setup(collector.relax)
+  teardown(collector.restore)
   after_each(tmp.clean)
 
   local settings = { segment_bytes = 1500, index_interval_bytes = 100 }

@@ -181,6 +181,12 @@ local callbacks = {
   ["a clock at opening"] = function(callback)
     minikafka.open(tmp.path(), { clock = callback }):close()
   end,
+  ["progress of a recovery"] = function(callback)
+    local log <close> = open()
+    local dir = tmp.copy(log.directory)
+    assert(os.remove(dir .. "/minikafka.state"))
+    minikafka.open(dir, { progress = callback }):close()
+  end,
   ["before_swap"] = function(callback)
     local log <close> = open()
     minikafka.LogCompactor { before_swap = callback }:compact(log)
@@ -253,16 +259,29 @@ describe("what a callback raises", function()
     raises(hook, compactor.compact, compactor, log)
     expect.error("CLOSED", log.fetch, log, 0)
   end)
+end)
 
-  it("is not hidden by a scope that is left", function()
-    local mine = new_error()
-    raises(mine, function()
-      local log <close> = open()
-      local out <close> = log:appender()
-      out:append_kv("k", "v")
-      log:close()
-      error(mine)
-    end)
+describe("leaving a scope", function()
+  after_each(tmp.clean)
+
+  -- A process that may write 10 KiB a file, and is not killed for trying more.
+  it("raises what closing met, unless an error is on its way", function()
+    local text = tmp.child(([[
+      local minikafka = require "minikafka"
+      local log = minikafka.open(%q, { mapped = false })
+      local function leave(value)
+        local _, raised = pcall(function()
+          local out <close> = log:appender()
+          out:append_kv("k", ("v"):rep(15000))
+          if value then
+            error(value, 0)
+          end
+        end)
+        return minikafka.is_error(raised) and raised.errno or raised
+      end
+      print(leave("mine"), leave())
+    ]]):format(tmp.path()), "trap '' XFSZ; ulimit -f 20; exec")
+    assert.equal("mine\tEFBIG\n", text)
   end)
 end)
 

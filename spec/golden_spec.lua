@@ -4,6 +4,7 @@
 
 local minikafka = require "minikafka"
 local tmp = require "spec.support.tmp"
+local collector = require "spec.support.collector"
 local json = require "spec.support.json"
 local batches = require "spec.support.batches"
 local expect = require "spec.support.expect"
@@ -315,6 +316,8 @@ local function replay_partial(case)
 end
 
 describe("Kafka's own files, replayed", function()
+  setup(collector.relax)
+  teardown(collector.restore)
   after_each(tmp.clean)
 
   for _, case in ipairs(whole_cases) do

@@ -2,6 +2,7 @@
 
 local minikafka = require "minikafka"
 local tmp = require "spec.support.tmp"
+local collector = require "spec.support.collector"
 local random = require "spec.support.random"
 local expect = require "spec.support.expect"
 
@@ -55,6 +56,8 @@ local function append_times(log, times, per_batch)
 end
 
 describe("log:offset_for_timestamp", function()
+  setup(collector.relax)
+  teardown(collector.restore)
   after_each(tmp.clean)
 
   it("finds the lowest offset at or after a time", function()

@@ -10,6 +10,7 @@
 
 local minikafka = require "minikafka"
 local tmp = require "spec.support.tmp"
+local collector = require "spec.support.collector"
 local json = require "spec.support.json"
 local state = require "spec.support.state"
 local expect = require "spec.support.expect"
@@ -291,6 +292,8 @@ local function replay(path)
 end
 
 describe("the recorded run", function()
+  setup(collector.relax)
+  teardown(collector.restore)
   after_each(tmp.clean)
 
   for i = 1, files do

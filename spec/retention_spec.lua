@@ -196,7 +196,8 @@ describe("retention", function()
   it("goes by the survivors of a compaction", function()
     for _, reopen in ipairs { false, true } do
       local log = with_times { 0 }
-      log:append { key = "k", value = "obsolete", timestamp_ms = 1000 }
+      log:append { { key = "k", value = "obsolete", timestamp_ms = 1000 },
+        { key = "l", value = "stays", timestamp_ms = 5 } }
       log:append { key = "k", value = "new", timestamp_ms = 10 }
       log:roll()
       assert.equal(1000, log.segments[1].max_timestamp_ms)

@@ -408,10 +408,14 @@ static mk_status finish_rewrite(mk_compactor *compactor, mk_error *err)
 {
     mk_status status = MK_OK;
 
-    if (compactor->output_count == 0) {
+    /* Segments that all lie below the log start leave nothing behind. */
+    if (compactor->output_count == 0 &&
+        compactor->start_offset < compactor->source_end) {
         status = begin_output(compactor, compactor->start_offset, err);
     }
-    if (status == MK_OK) status = finish_output(compactor, err);
+    if (status == MK_OK && compactor->output_count > 0) {
+        status = finish_output(compactor, err);
+    }
     if (status == MK_OK) compactor->phase = MK_COMPACTOR_BUILT;
     return status;
 }

@@ -136,7 +136,7 @@ mk_status mk_log_bound_records_locked(const mk_log *log,
 {
     uint64_t max = batch_size_max(log);
     uint64_t payload = MK_BATCH_HEADER_SIZE;
-    size_t sum = MK_BATCH_HEADER_SIZE;
+    size_t sum = 0;
 
     for (size_t i = 0; i < count; i++) {
         size_t bound = mk_record_bound(&records[i]);
@@ -170,7 +170,8 @@ mk_status mk_log_build_locked(mk_log *log, const mk_record *records,
 
     status = mk_log_bound_records_locked(log, records, count, &bound, err);
     if (status != MK_OK) return status;
-    status = mk_file_tail_reserve(file, bound, &bytes, err);
+    status =
+        mk_file_tail_reserve(file, MK_BATCH_HEADER_SIZE + bound, &bytes, err);
     if (status != MK_OK) return status;
     out->in_tail = true;
     mk_batch_builder_init(&out->builder, bytes);
@@ -411,21 +412,14 @@ static void undo_write(mk_log *log, const mk_error *cause)
     }
 }
 
-/* Bring the sealed batch into the tail, if it does not stand there, and make it
- * the kernel's. */
+/* Make the sealed batch, in the tail or elsewhere, the kernel's. */
 static mk_status write_batch(mk_log *log, const uint8_t *bytes, size_t size,
                              bool in_tail, mk_error *err)
 {
     mk_file *file = mk_log_active_locked(log)->log.file;
-    mk_status status = MK_OK;
+    mk_status status = in_tail ? mk_file_tail_commit(file, size, err)
+                               : mk_file_tail_append(file, bytes, size, err);
 
-    if (!in_tail) {
-        uint8_t *tail = NULL;
-
-        status = mk_file_tail_reserve(file, size, &tail, err);
-        if (status == MK_OK) memcpy(tail, bytes, size);
-    }
-    if (status == MK_OK) status = mk_file_tail_commit(file, size, err);
     if (MK_UNLIKELY(status != MK_OK)) undo_write(log, err);
     return status;
 }

@@ -34,7 +34,7 @@ MK_NODISCARD mk_status mk_log_check_record_locked(const mk_log *log,
                                                   int64_t *timestamp_ms,
                                                   mk_error *err);
 
-/* Sum up the room that a batch of these records may take. Errors:
+/* Sum up the room that these records may take in a batch. Errors:
  * RECORD_TOO_LARGE, INVALID_RECORD, with `record_index`. */
 MK_NODISCARD mk_status mk_log_bound_records_locked(const mk_log *log,
                                                    const mk_record *records,

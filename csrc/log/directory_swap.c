@@ -36,51 +36,71 @@ static mk_status is_superseded(mk_vfs *vfs, const char *path, bool *out,
     return status;
 }
 
-/* What removing a tree makes of one name in it. */
-static mk_status remove_name(mk_vfs *vfs, const char *tree, const char *name,
-                             mk_file_kind kind, const char *live, mk_error *err)
+/* Move what is not ours to the live directory, unless the name is taken there:
+ * then it stays. */
+static mk_status move_to_live(mk_vfs *vfs, const char *from, const char *name,
+                              const char *live, bool *moved, mk_error *err)
 {
-    char from[MK_PATH_MAX];
     char to[MK_PATH_MAX];
-    bool superseded = false;
-    mk_status status;
+    mk_file_stat stat;
+    mk_status status = mk_name_join(to, sizeof to, live, name, err);
 
-    status = mk_name_join(from, sizeof from, tree, name, err);
-    if (status == MK_OK && kind == MK_KIND_FILE) {
-        status = is_superseded(vfs, from, &superseded, err);
-    }
+    *moved = false;
     if (status != MK_OK) return status;
-    if (superseded) return mk_vfs_unlink(vfs, from, err);
-    /* Nothing of ours: whatever it is, it moves to the live directory. */
-    status = mk_name_join(to, sizeof to, live, name, err);
-    if (status != MK_OK) return status;
+    status = mk_vfs_stat(vfs, to, &stat, err);
+    if (status != MK_NOT_FOUND) return status;
+    *moved = true;
     return mk_vfs_rename(vfs, from, to, err);
 }
 
+/* What removing a tree makes of one name in it. */
+static mk_status remove_name(mk_vfs *vfs, const char *tree, const char *name,
+                             mk_file_kind kind, const char *live, bool *gone,
+                             mk_error *err)
+{
+    char from[MK_PATH_MAX];
+    mk_status status;
+
+    *gone = false;
+    status = mk_name_join(from, sizeof from, tree, name, err);
+    if (status == MK_OK && kind == MK_KIND_FILE) {
+        status = is_superseded(vfs, from, gone, err);
+    }
+    if (status != MK_OK) return status;
+    if (*gone) return mk_vfs_unlink(vfs, from, err);
+    return move_to_live(vfs, from, name, live, gone, err);
+}
+
 /* Remove a superseded tree: files are unlinked, what is not ours moves to
- * `live`. The note goes last, so that a
- * half-removed tree can still be told. */
+ * `live`. The note goes last, so that a half-removed tree can still be told. A
+ * tree in which something stays is left with just that. */
 static mk_status remove_tree(mk_vfs *vfs, const char *tree, const char *live,
                              mk_error *err)
 {
     mk_name_list names;
-    bool noted = false;
+    bool noted = false, empty = true;
     mk_status status = mk_vfs_list(vfs, tree, &names, err);
 
     if (status != MK_OK) return status;
     for (size_t i = 0; status == MK_OK && i < names.count; i++) {
+        bool gone = true;
+
         if (strcmp(names.names[i], MK_NAME_SWAP) == 0) {
             noted = true;
-        } else {
-            status = remove_name(vfs, tree, names.names[i], names.kinds[i],
-                                 live, err);
+            continue;
         }
+        status = remove_name(vfs, tree, names.names[i], names.kinds[i], live,
+                             &gone, err);
+        if (!gone) empty = false;
     }
     mk_name_list_deinit(&names);
     if (status == MK_OK && noted) {
-        status = remove_name(vfs, tree, MK_NAME_SWAP, MK_KIND_FILE, live, err);
+        bool gone;
+
+        status = remove_name(vfs, tree, MK_NAME_SWAP, MK_KIND_FILE, live, &gone,
+                             err);
     }
-    if (status == MK_OK) status = mk_vfs_rmdir(vfs, tree, err);
+    if (status == MK_OK && empty) status = mk_vfs_rmdir(vfs, tree, err);
     return status;
 }
 
@@ -158,8 +178,18 @@ mk_status mk_directory_swap_begin(mk_directory_swap *swap, mk_log *log,
 
 void mk_directory_swap_cancel(mk_directory_swap *swap)
 {
-    /* What can't be removed now is removed by the next open. */
-    (void)!remove_tree(swap->log->vfs, swap->path, swap->log->directory, NULL);
+    mk_log *log = swap->log;
+    mk_swap_phase phase = MK_SWAP_NONE;
+    bool empty = false;
+
+    /* What can't be looked at or removed now is removed by the next open; and
+     * a tree without a note may be the log's own. */
+    if (phase_of(log, swap->path, &phase, NULL) != MK_OK) return;
+    if (phase == MK_SWAP_NONE &&
+        (is_empty(log->vfs, swap->path, &empty, NULL) != MK_OK || !empty)) {
+        return;
+    }
+    (void)!remove_tree(log->vfs, swap->path, log->directory, NULL);
 }
 
 /* ---- Publishing ---- */
@@ -206,33 +236,53 @@ static mk_status link_kept(mk_directory_swap *swap, int64_t first_kept,
     return status;
 }
 
-/* The two ways of swapping. `*kept` is the path of the old tree afterwards. */
-static mk_status swap_names(mk_log *log, const char *new_path, char *kept,
-                            mk_error *err)
+/* Does the live directory have the note that the new one got? Then it is the
+ * new one, whatever the disk said of the step that was to make it so. */
+static bool is_swapped(mk_log *log)
 {
-    mk_status status;
-    bool there;
+    mk_swap_phase phase = MK_SWAP_NONE;
 
-    status = mk_vfs_exchange(log->vfs, log->directory, new_path, err);
-    if (status == MK_OK) {
-        memcpy(kept, new_path, strlen(new_path) + 1);
-        return MK_OK;
-    }
-    if (status != MK_UNSUPPORTED) return status;
-    status = sibling_of(log, MK_SIBLING_OLD, kept, &there, err);
+    return phase_of(log, log->directory, &phase, NULL) == MK_OK &&
+           phase == MK_SWAP_READY;
+}
+
+/* Swap by two renames; the first is undone if the second fails. */
+static mk_status rename_twice(mk_log *log, const char *new_path, char *kept,
+                              mk_error *err)
+{
+    bool there = false;
+    mk_status status = sibling_of(log, MK_SIBLING_OLD, kept, &there, err);
+
     if (status != MK_OK) return status;
     if (there) {
         return mk_fail_at(err, MK_SWAP_AMBIGUOUS, kept, -1,
                           "%s stands where the old directory is to go", kept);
     }
     status = mk_vfs_rename(log->vfs, log->directory, kept, err);
-    if (status != MK_OK) return status;
+    if (status != MK_OK &&
+        (is_directory(log->vfs, kept, &there, NULL) != MK_OK || !there)) {
+        return status;
+    }
     status = mk_vfs_rename(log->vfs, new_path, log->directory, err);
-    if (status == MK_OK) return MK_OK;
+    if (status == MK_OK || is_swapped(log)) return MK_OK;
     if (mk_vfs_rename(log->vfs, kept, log->directory, NULL) != MK_OK) {
         mk_log_refuse_locked(log, err);
     }
     return status;
+}
+
+/* Let the trees change places. `*kept` is the old one's path afterwards. */
+static mk_status swap_names(mk_log *log, const char *new_path, char *kept,
+                            mk_error *err)
+{
+    mk_status status = mk_vfs_exchange(log->vfs, log->directory, new_path, err);
+
+    if (status == MK_UNSUPPORTED) {
+        return rename_twice(log, new_path, kept, err);
+    }
+    if (status != MK_OK && !is_swapped(log)) return status;
+    memcpy(kept, new_path, strlen(new_path) + 1);
+    return MK_OK;
 }
 
 /* Undo swap_names(): `kept` is the path of the old tree. */

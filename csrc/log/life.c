@@ -25,7 +25,9 @@ static mk_status make_directory(mk_vfs *vfs, const char *path, mk_error *err)
     if (status != MK_NOT_FOUND) return status;
     status = mk_name_parent(parent, sizeof parent, path, err);
     if (status == MK_OK) status = make_directory(vfs, parent, err);
-    if (status == MK_OK) status = mk_vfs_mkdir(vfs, path, err);
+    if (status != MK_OK) return status;
+    status = mk_vfs_mkdir(vfs, path, err);
+    if (status == MK_IO && err->os_errno == EEXIST) return MK_OK; /* A race. */
     if (status != MK_OK) return status;
     return mk_vfs_sync_directory(vfs, parent, MK_SYNC_CREATE_PARENT, err);
 }
@@ -185,7 +187,8 @@ static mk_status finish(mk_log *log, int64_t now_ms, mk_error *err)
         if (err != NULL) *err = log->failure;
         return log->failed;
     }
-    if (!log->state_stale && !log->directory_dirty) {
+    if (!log->state_stale && !log->directory_dirty &&
+        log->recovery_point.offset == log->log_end_offset) {
         /* Nothing happened since the last clean end. */
         return mk_file_tail_end(mk_log_active_locked(log)->log.file, err);
     }

@@ -344,8 +344,11 @@ int64_t lmk_log_end_now(lua_State *L, lmk_log_box *box, int log_index);
 void lmk_push_record_values(lua_State *L, const lmk_cursor_box *box,
                             const mk_record_view *view);
 
-/* Push a table with the same. */
-void lmk_push_record(lua_State *L, const lmk_cursor_box *box,
+/* Push what every table of a record is made with, and return where that is. */
+int lmk_push_record_parts(lua_State *L);
+
+/* Push a table of the same values. */
+void lmk_push_record(lua_State *L, int parts, const lmk_cursor_box *box,
                      const mk_record_view *view);
 
 void lmk_push_batch(lua_State *L, const mk_batch_view *view);

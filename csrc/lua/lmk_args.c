@@ -14,12 +14,12 @@ bool lmk_to_integer(lua_State *L, int index, int64_t *out)
 {
     lua_Number number;
 
-    *out = 0;
-    if (lua_type(L, index) != LUA_TNUMBER) return false;
     if (lua_isinteger(L, index)) {
         *out = lua_tointeger(L, index);
         return true;
     }
+    *out = 0;
+    if (lua_type(L, index) != LUA_TNUMBER) return false;
     number = lua_tonumber(L, index);
     if (!(number > -EXACT_MAX && number < EXACT_MAX)) return false;
     *out = (int64_t)number;

@@ -86,7 +86,7 @@ static void seek(lua_State *L, lmk_cursor_box *reader, int index,
 }
 
 /* Add the run's records to the list at the top. */
-static void read_records(lua_State *L, lmk_cursor_box *reader,
+static void read_records(lua_State *L, int parts, lmk_cursor_box *reader,
                          int64_t max_records)
 {
     for (int64_t i = 1; i <= max_records; i++) {
@@ -100,7 +100,7 @@ static void read_records(lua_State *L, lmk_cursor_box *reader,
         lmk_end(&call);
         if (status == MK_END) return;
         if (status != MK_OK) lmk_call_raise(&call, status, &err);
-        lmk_push_record(L, reader, &view);
+        lmk_push_record(L, parts, reader, &view);
         lua_rawseti(L, -2, i);
     }
 }
@@ -111,16 +111,17 @@ int lmk_log_fetch(lua_State *L)
     lmk_cursor_box *reader;
     fetch_options options;
     int64_t offset;
-    int index;
+    int index, parts;
 
     lmk_check_self_log(L);
     offset = check_arguments(L, &options);
     reader = push_reader(L);
     index = lua_gettop(L);
     seek(L, reader, index, offset, &options);
+    parts = lmk_push_record_parts(L);
     lua_newtable(L);
     luaL_setmetatable(L, LMK_RECORDS);
-    read_records(L, reader, options.max_records);
+    read_records(L, parts, reader, options.max_records);
     lua_pushinteger(L, mk_cursor_next_offset(reader->cursor));
     put_reader(L, index);
     return 2;

@@ -96,8 +96,9 @@ static void check_list(const reading *r, size_t count, const char *what)
         found++;
         lua_pop(r->L, 1);
     }
-    if (found != count)
+    if (found != count) {
         shape_error(r, "%s: a list without holes expected", what);
+    }
 }
 
 /* Read the table {name [, value]} at the top. */
@@ -312,17 +313,17 @@ static void check_headers(lua_State *L, int arg, bool anchored,
 void lmk_check_record(lua_State *L, bool anchored, lmk_records *out)
 {
     mk_record *one = &out->one;
+    int top = lua_gettop(L);
 
-    if (lua_gettop(L) < 3) {
-        lmk_arg_error(L, lua_gettop(L) + 1,
-                      lua_gettop(L) < 2 ? "key expected (nil is written out)"
-                                        : "value expected (nil is written "
-                                          "out)");
+    if (top < 3) {
+        lmk_arg_error(L, top + 1,
+                      top < 2 ? "key expected (nil is written out)"
+                              : "value expected (nil is written out)");
     }
     one->key = lmk_opt_bytes(L, 2, "key", &one->key_size);
     one->value = lmk_opt_bytes(L, 3, "value", &one->value_size);
     one->timestamp_ms = MK_TIMESTAMP_NOW;
-    if (!lua_isnoneornil(L, 4)) {
+    if (top > 3 && !lua_isnil(L, 4)) {
         one->timestamp_ms =
             lmk_to_record_time(lmk_check_integer(L, 4, "timestamp_ms"));
     }
@@ -331,5 +332,5 @@ void lmk_check_record(lua_State *L, bool anchored, lmk_records *out)
     one->header_count = 0;
     out->records = one;
     out->count = 1;
-    if (!lua_isnoneornil(L, 5)) check_headers(L, 5, anchored, out);
+    if (top > 4 && !lua_isnil(L, 5)) check_headers(L, 5, anchored, out);
 }

@@ -81,32 +81,65 @@ void lmk_push_record_values(lua_State *L, const lmk_cursor_box *box,
     }
 }
 
-void lmk_push_record(lua_State *L, const lmk_cursor_box *box,
+/* ---- Tables of records ---- */
+
+/* What lmk_push_record_parts() pushes, in its order. */
+enum {
+    PART_METATABLE,
+    PART_OFFSET,
+    PART_TIMESTAMP,
+    PART_KEY,
+    PART_VALUE,
+    PART_HEADERS,
+};
+
+int lmk_push_record_parts(lua_State *L)
+{
+    int parts = lua_gettop(L) + 1;
+
+    luaL_getmetatable(L, LMK_RECORD);
+    lua_pushliteral(L, "offset");
+    lua_pushliteral(L, "timestamp_ms");
+    lua_pushliteral(L, "key");
+    lua_pushliteral(L, "value");
+    lua_pushliteral(L, "headers");
+    return parts;
+}
+
+static void set_bytes(lua_State *L, int name, const lmk_cursor_box *box,
+                      uint64_t moves, const uint8_t *data, size_t size)
+{
+    if (data == NULL) return;
+    lua_pushvalue(L, name);
+    check_unmoved(L, box, moves);
+    lua_pushlstring(L, (const char *)data, size);
+    lua_rawset(L, -3);
+}
+
+void lmk_push_record(lua_State *L, int parts, const lmk_cursor_box *box,
                      const mk_record_view *view)
 {
     uint64_t moves = box->moves;
 
     lua_createtable(L, 0, view->header_count == 0 ? 4 : 5);
+    lua_pushvalue(L, parts + PART_OFFSET);
     lua_pushinteger(L, view->offset);
-    lua_setfield(L, -2, "offset");
+    lua_rawset(L, -3);
+    lua_pushvalue(L, parts + PART_TIMESTAMP);
     lua_pushinteger(L, view->timestamp_ms);
-    lua_setfield(L, -2, "timestamp_ms");
-    if (view->key != NULL) {
-        check_unmoved(L, box, moves);
-        lua_pushlstring(L, (const char *)view->key, view->key_size);
-        lua_setfield(L, -2, "key");
-    }
-    if (view->value != NULL) {
-        check_unmoved(L, box, moves);
-        lua_pushlstring(L, (const char *)view->value, view->value_size);
-        lua_setfield(L, -2, "value");
-    }
+    lua_rawset(L, -3);
+    set_bytes(L, parts + PART_KEY, box, moves, view->key, view->key_size);
+    set_bytes(L, parts + PART_VALUE, box, moves, view->value, view->value_size);
     if (view->header_count > 0) {
+        lua_pushvalue(L, parts + PART_HEADERS);
         push_headers(L, box, moves, view);
-        lua_setfield(L, -2, "headers");
+        lua_rawset(L, -3);
     }
-    luaL_setmetatable(L, LMK_RECORD);
+    lua_pushvalue(L, parts + PART_METATABLE);
+    lua_setmetatable(L, -2);
 }
+
+/* ---- Batches ---- */
 
 static void set_integer(lua_State *L, const char *name, int64_t value)
 {

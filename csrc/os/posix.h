@@ -104,6 +104,8 @@ mk_status mk_posix_tail_begin(mk_file *file, int64_t position,
 mk_status mk_posix_tail_reserve(mk_file *file, size_t size, uint8_t **out,
                                 mk_error *err);
 mk_status mk_posix_tail_commit(mk_file *file, size_t size, mk_error *err);
+mk_status mk_posix_tail_append(mk_file *file, const void *bytes, size_t size,
+                               mk_error *err);
 mk_status mk_posix_tail_end(mk_file *file, mk_error *err);
 
 /* Has the file a tail? Else its position is MK_POSIX_NO_TAIL. */

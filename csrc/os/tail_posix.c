@@ -270,12 +270,12 @@ mk_status mk_posix_tail_reserve(mk_file *base, size_t size, uint8_t **out,
     return MK_OK;
 }
 
-static mk_status commit_buffer(mk_posix_file *file, int64_t position,
-                               size_t size, mk_error *err)
+static mk_status commit_bytes(mk_posix_file *file, int64_t position,
+                              const void *bytes, size_t size, mk_error *err)
 {
     mk_posix_tail *tail = &file->tail;
     int64_t end = position + (int64_t)size;
-    mk_status status = mk_posix_write(file, position, tail->buffer, size, err);
+    mk_status status = mk_posix_write(file, position, bytes, size, err);
 
     if (status == MK_OK && tail->filled < end) tail->filled = end;
     return status;
@@ -294,7 +294,9 @@ mk_status mk_posix_tail_commit(mk_file *base, size_t size, mk_error *err)
         drop_reservation(tail, position);
         return MK_OK;
     }
-    if (!tail->in_window) status = commit_buffer(file, position, size, err);
+    if (!tail->in_window) {
+        status = commit_bytes(file, position, tail->buffer, size, err);
+    }
     if (status != MK_OK || tail->reserved > SMALL_SIZE) {
         tail->small_run = 0;
     } else if (tail->small_run < SMALL_RUN) {
@@ -303,6 +305,31 @@ mk_status mk_posix_tail_commit(mk_file *base, size_t size, mk_error *err)
     tail->reserved = 0;
     tail->in_window = false;
     if (status == MK_OK) set_position(tail, position + (int64_t)size);
+    return status;
+}
+
+mk_status mk_posix_tail_append(mk_file *base, const void *bytes, size_t size,
+                               mk_error *err)
+{
+    mk_posix_file *file = (mk_posix_file *)base;
+    int64_t position = mk_posix_tail_position(file);
+    uint8_t *place = NULL;
+    mk_status status;
+
+    if (size <= SMALL_SIZE) {
+        status = mk_posix_tail_reserve(base, size, &place, err);
+        if (status != MK_OK) return status;
+        memcpy(place, bytes, size);
+        return mk_posix_tail_commit(base, size, err);
+    }
+    /* Too large for the window: no need to copy it into a buffer. */
+    status = mk_posix_tail_commit(base, 0, err);
+    if (status == MK_OK) status = check_length(file, err);
+    if (status == MK_OK) {
+        status = commit_bytes(file, position, bytes, size, err);
+    }
+    file->tail.small_run = 0;
+    if (status == MK_OK) set_position(&file->tail, position + (int64_t)size);
     return status;
 }
 

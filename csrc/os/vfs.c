@@ -85,6 +85,22 @@ mk_status mk_file_tail_commit(mk_file *file, size_t size, mk_error *err)
     return file->vfs->methods->tail_commit(file, size, err);
 }
 
+mk_status mk_file_tail_append(mk_file *file, const void *bytes, size_t size,
+                              mk_error *err)
+{
+    const mk_vfs_methods *methods = file->vfs->methods;
+    uint8_t *place = NULL;
+    mk_status status;
+
+    if (methods->tail_append != NULL) {
+        return methods->tail_append(file, bytes, size, err);
+    }
+    status = methods->tail_reserve(file, size, &place, err);
+    if (status != MK_OK) return status;
+    memcpy(place, bytes, size);
+    return methods->tail_commit(file, size, err);
+}
+
 mk_status mk_file_tail_end(mk_file *file, mk_error *err)
 {
     return file->vfs->methods->tail_end(file, err);

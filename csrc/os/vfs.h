@@ -24,11 +24,12 @@
 #include "base/heap.h"
 
 /* The words of traces and injected faults. */
-#define MK_VFS_OPERATIONS(X)                                                   \
-    X(open)                                                                    \
-    X(read) X(write) X(truncate) X(allocate) X(fsync) X(fdatasync)             \
-        X(fsync_dir) X(utime) X(rename) X(exchange) X(link) X(unlink) X(mkdir) \
-            X(rmdir) X(list) X(stat) X(lock) X(close)
+#define MK_VFS_OPERATIONS(X)                                               \
+    X(open)                                                                \
+    X(read)                                                                \
+    X(write) X(truncate) X(allocate) X(fsync) X(fdatasync) X(fsync_dir)    \
+        X(utime) X(rename) X(exchange) X(link) X(unlink) X(mkdir) X(rmdir) \
+            X(list) X(stat) X(lock) X(close)
 
 /* Every sync has a name, so that a test can leave out one and show what
  * breaks. */
@@ -121,6 +122,9 @@ typedef struct mk_vfs_methods {
     mk_status (*tail_reserve)(mk_file *file, size_t size, uint8_t **out,
                               mk_error *err);
     mk_status (*tail_commit)(mk_file *file, size_t size, mk_error *err);
+    /* May be NULL: reserve, copy and commit then. */
+    mk_status (*tail_append)(mk_file *file, const void *bytes, size_t size,
+                             mk_error *err);
     mk_status (*tail_end)(mk_file *file, mk_error *err);
     mk_status (*stat)(mk_vfs *vfs, const char *path, mk_file_stat *out,
                       mk_error *err);
@@ -219,6 +223,10 @@ MK_NODISCARD mk_status mk_file_tail_reserve(mk_file *file, size_t size,
  * CORRUPT_SEGMENT when somebody else shortened the file. */
 MK_NODISCARD mk_status mk_file_tail_commit(mk_file *file, size_t size,
                                            mk_error *err);
+
+/* Append bytes that were built elsewhere: reserve and commit in one. */
+MK_NODISCARD mk_status mk_file_tail_append(mk_file *file, const void *bytes,
+                                           size_t size, mk_error *err);
 
 /* End the tail: the file is as long as what was committed. */
 MK_NODISCARD mk_status mk_file_tail_end(mk_file *file, mk_error *err);

@@ -483,6 +483,7 @@ static const mk_vfs_methods methods = {
     .tail_begin = mk_posix_tail_begin,
     .tail_reserve = mk_posix_tail_reserve,
     .tail_commit = mk_posix_tail_commit,
+    .tail_append = mk_posix_tail_append,
     .tail_end = mk_posix_tail_end,
     .stat = posix_stat,
     .set_mtime = posix_set_mtime,

@@ -339,7 +339,11 @@ function model:compact(now_ms, delete_retention_ms)
   if batches[1] and batches[1].base < base then
     base = batches[1].base -- It holds the log start.
   end
-  self.segments = { { base = base, batches = batches }, active(self) }
+  if base == active(self).base then
+    self.segments = { active(self) } -- All closed ones lay below the start.
+  else
+    self.segments = { { base = base, batches = batches }, active(self) }
+  end
   return result
 end
 
