@@ -68,14 +68,15 @@ static mk_status try_append(mk_log *log, const mk_record *records, size_t count,
     return mk_log_append_waiting_locked(log, waiting, now_ms, err);
 }
 
-/* Read the clock, if that was not done yet, with the mutex free meanwhile. */
-static mk_status read_clock_once(mk_log *log, int64_t *now_ms, mk_error *err)
+/* Read the clock, if that was not done yet, with the mutex free meanwhile. The
+ * log is held then: see mk_log_read_clock(). */
+static mk_status read_clock_once(mk_log *log, int64_t *now_ms, bool *held,
+                                 mk_error *err)
 {
     mk_status status;
 
-    if (*now_ms != MK_TIMESTAMP_NOW) {
-        return mk_log_check_writable_locked(log, err);
-    }
+    if (*held) return mk_log_check_writable_locked(log, err);
+    *held = true;
     mk_mutex_unlock(&log->mutex);
     status = mk_log_read_clock(log, NULL, now_ms, err);
     mk_mutex_lock(&log->mutex);
@@ -101,6 +102,7 @@ static mk_status append(mk_log *log, const mk_record *records, size_t count,
                         mk_error *err)
 {
     int64_t now_ms = MK_TIMESTAMP_NOW;
+    bool held = false;
     mk_waiting waiting;
     mk_status status;
 
@@ -108,7 +110,7 @@ static mk_status append(mk_log *log, const mk_record *records, size_t count,
     mk_mutex_lock(&log->mutex);
     status = try_append(log, records, count, &waiting, now_ms, err);
     while (MK_UNLIKELY(status == MK_END)) {
-        status = read_clock_once(log, &now_ms, err);
+        status = read_clock_once(log, &now_ms, &held, err);
         if (status == MK_OK) {
             waiting.batch.attributes = 0;
             status = try_append(log, records, count, &waiting, now_ms, err);
@@ -119,6 +121,7 @@ static mk_status append(mk_log *log, const mk_record *records, size_t count,
         status = after_append(log, options->durable, now_ms, err);
     }
     mk_mutex_unlock(&log->mutex);
+    if (MK_UNLIKELY(held)) mk_log_release(log);
     return status;
 }
 
@@ -156,16 +159,18 @@ mk_status mk_log_roll(mk_log *log, mk_error *err)
     int64_t now_ms = 0;
     mk_status status = mk_log_read_clock(log, NULL, &now_ms, err);
 
-    if (status != MK_OK) return status;
-    mk_mutex_lock(&log->mutex);
-    do {
-        status = mk_log_check_writable_locked(log, err);
-        if (status == MK_OK) {
-            status = mk_log_send_waiting_locked(log, now_ms, err);
-        }
-    } while (status == MK_END);
-    if (status == MK_OK) status = mk_log_roll_locked(log, now_ms, err);
-    mk_mutex_unlock(&log->mutex);
+    if (status == MK_OK) {
+        mk_mutex_lock(&log->mutex);
+        do {
+            status = mk_log_check_writable_locked(log, err);
+            if (status == MK_OK) {
+                status = mk_log_send_waiting_locked(log, now_ms, err);
+            }
+        } while (status == MK_END);
+        if (status == MK_OK) status = mk_log_roll_locked(log, now_ms, err);
+        mk_mutex_unlock(&log->mutex);
+    }
+    mk_log_release(log);
     return status;
 }
 
@@ -221,6 +226,7 @@ mk_status mk_appender_append(mk_appender *appender, const mk_record *records,
 {
     mk_log *log = appender->log;
     int64_t now_ms = MK_TIMESTAMP_NOW;
+    bool held = false;
     int64_t end;
     mk_status status;
 
@@ -228,7 +234,7 @@ mk_status mk_appender_append(mk_appender *appender, const mk_record *records,
     end = log->log_end_offset;
     status = try_add(appender, records, count, now_ms, err);
     while (MK_UNLIKELY(status == MK_END)) {
-        status = read_clock_once(log, &now_ms, err);
+        status = read_clock_once(log, &now_ms, &held, err);
         if (status == MK_OK) {
             status = try_add(appender, records, count, now_ms, err);
         }
@@ -237,6 +243,7 @@ mk_status mk_appender_append(mk_appender *appender, const mk_record *records,
         status = after_append(log, false, now_ms, err);
     }
     mk_mutex_unlock(&log->mutex);
+    if (MK_UNLIKELY(held)) mk_log_release(log);
     return status;
 }
 
@@ -251,6 +258,7 @@ mk_status mk_appender_flush(mk_appender *appender, mk_offset_range *out,
 {
     mk_log *log = appender->log;
     int64_t now_ms = MK_TIMESTAMP_NOW;
+    bool held = false;
     mk_status status;
 
     *out = (mk_offset_range){-1, -1};
@@ -259,7 +267,7 @@ mk_status mk_appender_flush(mk_appender *appender, mk_offset_range *out,
     if (status == MK_OK && appender->waiting.builder.record_count > 0) {
         status = mk_appender_send_locked(appender, now_ms, err);
         while (status == MK_END) {
-            status = read_clock_once(log, &now_ms, err);
+            status = read_clock_once(log, &now_ms, &held, err);
             if (status == MK_OK) {
                 status = mk_appender_send_locked(appender, now_ms, err);
             }
@@ -270,6 +278,7 @@ mk_status mk_appender_flush(mk_appender *appender, mk_offset_range *out,
         }
     }
     mk_mutex_unlock(&log->mutex);
+    if (held) mk_log_release(log);
     return status;
 }
 

@@ -10,19 +10,27 @@
 
 #define STEP_BUDGET (1u << 20)
 
-/* Lock the log, send what appenders hold back, and become the one who changes
- * its closed segments. Without success the mutex is free again. */
-static mk_status begin(mk_log *log, int64_t now_ms, mk_error *err)
+/* Read the clock, lock the log, send what appenders hold back, and become the
+ * one who changes its closed segments. Without success all that is undone. */
+static mk_status begin(mk_log *log, const mk_clock *clock, int64_t *now_ms,
+                       mk_error *err)
 {
-    mk_status status;
+    mk_status status = mk_log_read_clock(log, clock, now_ms, err);
 
+    if (status != MK_OK) {
+        mk_log_release(log);
+        return status;
+    }
     mk_mutex_lock(&log->mutex);
     status = mk_log_begin_maintenance_locked(log, err);
     if (status == MK_OK) {
-        status = mk_log_send_waiting_locked(log, now_ms, err);
+        status = mk_log_send_waiting_locked(log, *now_ms, err);
         if (status != MK_OK) mk_log_end_maintenance_locked(log);
     }
-    if (status != MK_OK) mk_mutex_unlock(&log->mutex);
+    if (status != MK_OK) {
+        mk_mutex_unlock(&log->mutex);
+        mk_log_release(log);
+    }
     return status;
 }
 
@@ -30,15 +38,15 @@ static void end(mk_log *log)
 {
     mk_log_end_maintenance_locked(log);
     mk_mutex_unlock(&log->mutex);
+    mk_log_release(log);
 }
 
 mk_status mk_log_delete_records(mk_log *log, int64_t before_offset,
                                 mk_error *err)
 {
     int64_t now_ms = 0;
-    mk_status status = mk_log_read_clock(log, NULL, &now_ms, err);
+    mk_status status = begin(log, NULL, &now_ms, err);
 
-    if (status == MK_OK) status = begin(log, now_ms, err);
     if (status != MK_OK) return status;
     if (before_offset > log->log_end_offset) {
         status = mk_log_fail_range_locked(log, before_offset, err);
@@ -58,8 +66,7 @@ mk_status mk_log_truncate_to(mk_log *log, int64_t offset, mk_error *err)
         return mk_fail(err, MK_INVALID_ARGUMENT,
                        "offset %" PRId64 " is negative", offset);
     }
-    status = mk_log_read_clock(log, NULL, &now_ms, err);
-    if (status == MK_OK) status = begin(log, now_ms, err);
+    status = begin(log, NULL, &now_ms, err);
     if (status != MK_OK) return status;
     if (offset < log->log_end_offset) {
         status = mk_log_cut_end_locked(log, offset, now_ms, err);
@@ -96,9 +103,8 @@ mk_status mk_log_delete_closed_segments(mk_log *log,
 {
     int64_t now_ms = 0;
     size_t length;
-    mk_status status = mk_log_read_clock(log, NULL, &now_ms, err);
+    mk_status status = begin(log, NULL, &now_ms, err);
 
-    if (status == MK_OK) status = begin(log, now_ms, err);
     if (status != MK_OK) return status;
     if (is_prefix(log, base_offsets, count, &length)) {
         status = mk_log_drop_prefix_locked(log, length, err);
@@ -147,10 +153,7 @@ mk_status mk_log_retain(mk_log *log, const mk_retention_options *options,
 
     mk_cleanup_result_init(out, &log->heap);
     status = mk_retention_check(options, err);
-    if (status == MK_OK) {
-        status = mk_log_read_clock(log, &options->clock, &now_ms, err);
-    }
-    if (status == MK_OK) status = begin(log, now_ms, err);
+    if (status == MK_OK) status = begin(log, &options->clock, &now_ms, err);
     if (status != MK_OK) return status;
     status = retain_locked(log, options, now_ms, out, err);
     end(log);
@@ -232,13 +235,10 @@ mk_status mk_log_compact(mk_log *log, const mk_compact_options *options,
                        "delete_retention_ms is %" PRId64 ", which is negative",
                        options->delete_retention_ms);
     }
-    status = mk_log_read_clock(log, &options->clock, &now_ms, err);
-    if (status == MK_OK) status = begin(log, now_ms, err);
+    status = begin(log, &options->clock, &now_ms, err);
     if (status != MK_OK) return status;
-    mk_log_acquire_locked(log);
     status = compact_locked(log, options, now_ms, out, err);
     end(log);
-    mk_log_release(log);
     if (status != MK_OK) mk_cleanup_result_deinit(out);
     return status;
 }

@@ -42,13 +42,15 @@ mk_status mk_log_open(const char *directory, const mk_open_options *options,
 mk_status mk_log_close(mk_log *log, mk_error *err)
 {
     int64_t now_ms = MK_TIMESTAMP_NOW;
-    mk_status status = MK_OK, stopped;
+    mk_status status, stopped;
 
     if (log == NULL) return MK_OK;
-    if (!log->read_only) status = mk_log_read_clock(log, NULL, &now_ms, err);
+    if (log->read_only) return mk_log_stop(log, true, now_ms, err);
+    status = mk_log_read_clock(log, NULL, &now_ms, err);
     if (status == MK_BUSY) status = MK_OK; /* A callback closes its log. */
     /* Without the time of day the records are still flushed. */
     stopped = mk_log_stop(log, true, now_ms, status == MK_OK ? err : NULL);
+    mk_log_release(log);
     return status != MK_OK ? status : stopped;
 }
 
@@ -156,25 +158,35 @@ mk_status mk_log_get_stats(mk_log *log, mk_log_stats *out, mk_error *err)
     return status;
 }
 
-mk_status mk_log_flush(mk_log *log, mk_error *err)
+static mk_status flush_locked(mk_log *log, int64_t now_ms, mk_error *err)
 {
-    int64_t now_ms = 0;
-    mk_status status = mk_log_read_clock(log, NULL, &now_ms, err);
+    mk_status status;
 
-    if (status != MK_OK) return status;
-    mk_mutex_lock(&log->mutex);
     do {
         status = mk_log_check_writable_locked(log, err);
         if (status == MK_OK) {
             status = mk_log_send_waiting_locked(log, now_ms, err);
         }
     } while (status == MK_END);
+    if (status != MK_OK) return status;
+    log->last_flush_ms = now_ms;
+    status = mk_log_flush_locked(log, err);
+    if (status == MK_OK) status = mk_log_check_writable_locked(log, err);
+    if (status != MK_OK) return status;
+    return mk_log_write_caches_locked(log, err);
+}
+
+mk_status mk_log_flush(mk_log *log, mk_error *err)
+{
+    int64_t now_ms = 0;
+    mk_status status = mk_log_read_clock(log, NULL, &now_ms, err);
+
     if (status == MK_OK) {
-        log->last_flush_ms = now_ms;
-        status = mk_log_flush_locked(log, err);
+        mk_mutex_lock(&log->mutex);
+        status = flush_locked(log, now_ms, err);
+        mk_mutex_unlock(&log->mutex);
     }
-    if (status == MK_OK) status = mk_log_write_caches_locked(log, err);
-    mk_mutex_unlock(&log->mutex);
+    mk_log_release(log);
     return status;
 }
 

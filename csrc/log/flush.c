@@ -99,6 +99,9 @@ mk_status mk_log_flush_locked(mk_log *log, mk_error *err)
 
     if (err == NULL) err = &scratch;
     while (log->recovery_point.offset < target || log->directory_dirty) {
+        /* Another thread may have closed it while this one waited. */
+        status = mk_log_check_open_locked(log, err);
+        if (status != MK_OK) return status;
         if (log->failed != MK_OK) {
             return mk_log_check_writable_locked(log, err);
         }

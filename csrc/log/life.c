@@ -130,20 +130,6 @@ static mk_status begin_writing(mk_log *log, int64_t now_ms, mk_error *err)
     return mk_log_store_state_locked(log, true, err);
 }
 
-/* A read-only log of an empty directory has an empty segment of its own. */
-static mk_status imagine_active(mk_log *log, mk_error *err)
-{
-    mk_segment *segment = NULL;
-    mk_status status;
-
-    if (!log->read_only || log->segment_count > 0) return MK_OK;
-    status = mk_segment_new(&log->heap, log->log_end_offset, &segment, err);
-    if (status != MK_OK) return status;
-    status = mk_log_add_segment_locked(log, segment, err);
-    if (status != MK_OK) mk_segment_free(segment);
-    return status;
-}
-
 mk_status mk_log_start(const char *directory, const mk_open_options *options,
                        mk_log **out, mk_error *err)
 {
@@ -163,7 +149,7 @@ mk_status mk_log_start(const char *directory, const mk_open_options *options,
     if (status == MK_OK) status = lock_directory(log, err);
     if (status == MK_OK) status = mk_directory_swap_clean(log, err);
     if (status == MK_OK) status = mk_log_recover(log, &options->progress, err);
-    if (status == MK_OK) status = imagine_active(log, err);
+    if (status == MK_OK) status = mk_log_imagine_active_locked(log, err);
     if (status == MK_OK) status = begin_writing(log, now_ms, err);
     if (status != MK_OK) {
         if (status != MK_CALLBACK) mk_wrap(err, "open %s", directory);

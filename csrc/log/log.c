@@ -151,6 +151,7 @@ mk_status mk_log_read_clock(mk_log *log, const mk_clock *clock, int64_t *now_ms,
     if (clock == NULL || clock->now == NULL) clock = &own;
     *now_ms = MK_TIMESTAMP_NOW;
     mk_mutex_lock(&log->mutex);
+    mk_log_acquire_locked(log);
     if (in_callback(log)) status = fail_busy(err);
     mk_mutex_unlock(&log->mutex);
     if (status != MK_OK) return status;

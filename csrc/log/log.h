@@ -116,7 +116,9 @@ void mk_log_enter_callback(mk_log *log);
 void mk_log_leave_callback(mk_log *log);
 
 /* Read `clock`, or the log's own if it is empty. Called without the mutex.
- * Errors: BUSY inside a callback of the log; those of the clock. */
+ * Since a callback may close the log, it is kept alive from here on, whatever
+ * the status: the caller gives the hold back with mk_log_release(). Errors:
+ * BUSY inside a callback of the log; those of the clock. */
 MK_NODISCARD mk_status mk_log_read_clock(mk_log *log, const mk_clock *clock,
                                          int64_t *now_ms, mk_error *err);
 

@@ -527,6 +527,19 @@ done:
     return status;
 }
 
+mk_status mk_log_imagine_active_locked(mk_log *log, mk_error *err)
+{
+    mk_segment *segment = NULL;
+    mk_status status;
+
+    if (!log->read_only || log->segment_count > 0) return MK_OK;
+    status = mk_segment_new(&log->heap, log->log_end_offset, &segment, err);
+    if (status != MK_OK) return status;
+    status = mk_log_add_segment_locked(log, segment, err);
+    if (status != MK_OK) mk_segment_free(segment);
+    return status;
+}
+
 /* Is the directory as it was seen: the same segments, the last of that size? */
 static mk_status is_unchanged(mk_log *log, bool *out, mk_error *err)
 {
@@ -589,6 +602,7 @@ mk_status mk_log_refresh_locked(mk_log *log, mk_error *err)
     swap_sets(log, &other, &count, &capacity);
     log->log_start_offset = log->log_end_offset = 0;
     status = mk_log_recover(log, NULL, err);
+    if (status == MK_OK) status = mk_log_imagine_active_locked(log, err);
     if (status != MK_OK) {
         swap_sets(log, &other, &count, &capacity);
         log->log_start_offset = start;

@@ -19,6 +19,9 @@
 MK_NODISCARD mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
                                       mk_error *err);
 
+/* Give a read-only log of an empty directory an empty segment of its own. */
+MK_NODISCARD mk_status mk_log_imagine_active_locked(mk_log *log, mk_error *err);
+
 /* Look for what a writer has done since, in a read-only log. */
 MK_NODISCARD mk_status mk_log_refresh_locked(mk_log *log, mk_error *err);
 
