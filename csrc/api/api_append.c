@@ -105,7 +105,9 @@ static mk_status append(mk_log *log, const mk_record *records, size_t count,
     bool held = false;
     mk_waiting waiting;
     mk_status status;
+    mk_error scratch;
 
+    if (err == NULL) err = &scratch;
     prepare(&waiting, options);
     mk_mutex_lock(&log->mutex);
     status = try_append(log, records, count, &waiting, now_ms, err);
@@ -157,8 +159,11 @@ mk_status mk_log_append_one(mk_log *log, const mk_record *record,
 mk_status mk_log_roll(mk_log *log, mk_error *err)
 {
     int64_t now_ms = 0;
-    mk_status status = mk_log_read_clock(log, NULL, &now_ms, err);
+    mk_status status;
+    mk_error scratch;
 
+    if (err == NULL) err = &scratch;
+    status = mk_log_read_clock(log, NULL, &now_ms, err);
     if (status == MK_OK) {
         mk_mutex_lock(&log->mutex);
         do {
@@ -229,7 +234,9 @@ mk_status mk_appender_append(mk_appender *appender, const mk_record *records,
     bool held = false;
     int64_t end;
     mk_status status;
+    mk_error scratch;
 
+    if (err == NULL) err = &scratch;
     mk_mutex_lock(&log->mutex);
     end = log->log_end_offset;
     status = try_add(appender, records, count, now_ms, err);
@@ -260,7 +267,9 @@ mk_status mk_appender_flush(mk_appender *appender, mk_offset_range *out,
     int64_t now_ms = MK_TIMESTAMP_NOW;
     bool held = false;
     mk_status status;
+    mk_error scratch;
 
+    if (err == NULL) err = &scratch;
     *out = (mk_offset_range){-1, -1};
     mk_mutex_lock(&log->mutex);
     status = mk_log_check_writable_locked(log, err);

@@ -45,8 +45,11 @@ mk_status mk_log_delete_records(mk_log *log, int64_t before_offset,
                                 mk_error *err)
 {
     int64_t now_ms = 0;
-    mk_status status = begin(log, NULL, &now_ms, err);
+    mk_status status;
+    mk_error scratch;
 
+    if (err == NULL) err = &scratch;
+    status = begin(log, NULL, &now_ms, err);
     if (status != MK_OK) return status;
     if (before_offset > log->log_end_offset) {
         status = mk_log_fail_range_locked(log, before_offset, err);
@@ -61,7 +64,9 @@ mk_status mk_log_truncate_to(mk_log *log, int64_t offset, mk_error *err)
 {
     int64_t now_ms = 0;
     mk_status status;
+    mk_error scratch;
 
+    if (err == NULL) err = &scratch;
     if (offset < 0) {
         return mk_fail(err, MK_INVALID_ARGUMENT,
                        "offset %" PRId64 " is negative", offset);
@@ -103,8 +108,11 @@ mk_status mk_log_delete_closed_segments(mk_log *log,
 {
     int64_t now_ms = 0;
     size_t length;
-    mk_status status = begin(log, NULL, &now_ms, err);
+    mk_status status;
+    mk_error scratch;
 
+    if (err == NULL) err = &scratch;
+    status = begin(log, NULL, &now_ms, err);
     if (status != MK_OK) return status;
     if (is_prefix(log, base_offsets, count, &length)) {
         status = mk_log_drop_prefix_locked(log, length, err);
@@ -150,7 +158,9 @@ mk_status mk_log_retain(mk_log *log, const mk_retention_options *options,
 {
     int64_t now_ms = 0;
     mk_status status;
+    mk_error scratch;
 
+    if (err == NULL) err = &scratch;
     mk_cleanup_result_init(out, &log->heap);
     status = mk_retention_check(options, err);
     if (status == MK_OK) status = begin(log, &options->clock, &now_ms, err);
@@ -226,7 +236,9 @@ mk_status mk_log_compact(mk_log *log, const mk_compact_options *options,
     mk_compact_options defaults;
     int64_t now_ms = 0;
     mk_status status;
+    mk_error scratch;
 
+    if (err == NULL) err = &scratch;
     mk_cleanup_result_init(out, &log->heap);
     mk_compact_options_default(&defaults);
     if (options == NULL) options = &defaults;

@@ -43,7 +43,9 @@ mk_status mk_log_close(mk_log *log, mk_error *err)
 {
     int64_t now_ms = MK_TIMESTAMP_NOW;
     mk_status status, stopped;
+    mk_error scratch;
 
+    if (err == NULL) err = &scratch;
     if (log == NULL) return MK_OK;
     if (log->read_only) return mk_log_stop(log, true, now_ms, err);
     status = mk_log_read_clock(log, NULL, &now_ms, err);
@@ -179,8 +181,11 @@ static mk_status flush_locked(mk_log *log, int64_t now_ms, mk_error *err)
 mk_status mk_log_flush(mk_log *log, mk_error *err)
 {
     int64_t now_ms = 0;
-    mk_status status = mk_log_read_clock(log, NULL, &now_ms, err);
+    mk_status status;
+    mk_error scratch;
 
+    if (err == NULL) err = &scratch;
+    status = mk_log_read_clock(log, NULL, &now_ms, err);
     if (status == MK_OK) {
         mk_mutex_lock(&log->mutex);
         status = flush_locked(log, now_ms, err);
@@ -193,7 +198,9 @@ mk_status mk_log_flush(mk_log *log, mk_error *err)
 mk_status mk_log_refresh(mk_log *log, mk_error *err)
 {
     mk_status status;
+    mk_error scratch;
 
+    if (err == NULL) err = &scratch;
     mk_mutex_lock(&log->mutex);
     status = mk_log_check_open_locked(log, err);
     if (status == MK_OK) status = mk_log_refresh_locked(log, err);

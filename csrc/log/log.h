@@ -5,8 +5,8 @@
  *
  * Threads. `mutex` guards everything that can change; functions that need it
  * end in `_locked`. It is held for memory work and short writes, never across
- * the sync of a segment, a rewrite, or a callback (the small state file is
- * written and synced under it). `maintaining` is the right to change the set of
+ * a flush, a rewrite, or a callback (the small state file is synced under it,
+ * and so is a truncation). `maintaining` is the right to change the set of
  * closed segments, held across whole operations (compaction, retention,
  * truncation): take it before the mutex is let go for a long time, with
  * mk_log_begin_maintenance_locked(). There is one lock order: the mutex of a

@@ -320,6 +320,8 @@ static mk_status finish_sealed(mk_log *log, mk_segment *segment, mk_error *err)
     if (!segment->indexes_loaded) return MK_OK;
     status = mk_segment_finish_times(segment, err);
     if (status != MK_OK || log->read_only) return status;
+    status = mk_segment_confirm_indexes(segment, log->vfs, log->directory, err);
+    if (status != MK_OK || segment->index_files_good) return status;
     return mk_segment_write_indexes(segment, log->vfs, log->directory, err);
 }
 
@@ -467,6 +469,21 @@ static mk_status cut_tail(mk_log *log, mk_error *err)
     return status;
 }
 
+/* Does the state file say what is known now? */
+static mk_status compare_state(recovery *r, mk_error *err)
+{
+    mk_log *log = r->log;
+    mk_state state;
+    mk_status status = mk_log_get_state_locked(log, log->segments,
+                                               log->segment_count, &state, err);
+
+    if (status == MK_OK) {
+        log->state_stale = !mk_state_equals(&state, &r->state);
+    }
+    mk_state_deinit(&state);
+    return status;
+}
+
 /* ---- Public functions ---- */
 
 static mk_status plan_total(recovery *r, mk_error *err)
@@ -518,9 +535,9 @@ mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
         status =
             mk_log_load_indexes_locked(log, mk_log_active_locked(log), err);
     }
-    log->state_stale =
-        r.checked || r.cut ||
-        log->recovery_point.offset != r.state.recovery_point.offset;
+    if (status == MK_OK && log->segment_count > 0) {
+        status = compare_state(&r, err);
+    }
 done:
     mk_state_deinit(&r.state);
     mk_scratch_deinit(&r.scratch);

@@ -230,6 +230,12 @@ static mk_status cut_last(mk_log *log, mk_segment *fresh, int64_t now_ms,
     if (status == MK_OK) {
         status = mk_file_truncate(active->log.file, size, err);
     }
+    if (status == MK_OK) {
+        /* What was cut off must not come back where new records were given
+         * its offsets. */
+        status = mk_file_sync(active->log.file, true, MK_SYNC_TRUNCATE_LOG,
+                              err);
+    }
     if (status == MK_OK && fresh != NULL) mk_segment_adopt(active, fresh);
     /* What readers know of positions in it ends here. */
     active->id = ++log->last_segment_id;
@@ -280,6 +286,10 @@ mk_status mk_log_cut_end_locked(mk_log *log, int64_t offset, int64_t now_ms,
                      : cut_at(log, offset, now_ms, err);
     log->generation++;
     log->cuts++;
+    if (status == MK_OK) {
+        status = mk_vfs_sync_directory(log->vfs, log->directory,
+                                       MK_SYNC_REMOVE_DIRECTORY, err);
+    }
     if (status == MK_OK) status = mk_log_store_state_locked(log, true, err);
     if (status != MK_OK) mk_log_refuse_locked(log, err);
     mk_condition_signal_all(&log->changed);

@@ -43,7 +43,6 @@
     X(REPLACE_DIRECTORY) /* ... and the directory after it did. */     \
     X(SWAP_LOG)          /* The log of a rewritten segment. */         \
     X(SWAP_NEW)          /* The directory that will take the place. */ \
-    X(SWAP_MANIFEST)     /* The note that says so. */                  \
     X(SWAP_PARENT)       /* The parent, after the swap. */             \
     X(SWAP_DONE)         /* The parent, after the old directory went. */
 

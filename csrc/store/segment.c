@@ -348,6 +348,55 @@ mk_status mk_segment_load_indexes(mk_segment *segment, mk_vfs *vfs,
     return MK_OK;
 }
 
+/* Does the file of one index hold just its entries? */
+static mk_status confirm_side(mk_segment *segment, const index_side *side,
+                              mk_vfs *vfs, const char *directory, bool *out,
+                              mk_error *err)
+{
+    size_t size = side->count * side->entry_size;
+    uint8_t *bytes = mk_alloc(segment->heap, size + 1);
+    mk_scratch scratch;
+    mk_span content;
+    mk_status status;
+
+    *out = false;
+    if (bytes == NULL) return mk_fail_memory(err, size + 1);
+    mk_scratch_init(&scratch, segment->heap);
+    status =
+        read_side(segment, side->role, vfs, directory, &scratch, &content, err);
+    if (status == MK_OK && content.size == size) {
+        encode_side(segment, side, bytes);
+        *out = size == 0 || memcmp(bytes, content.data, size) == 0;
+    }
+    mk_scratch_deinit(&scratch);
+    mk_release(segment->heap, bytes);
+    return status == MK_CORRUPT_INDEX ? MK_OK : status;
+}
+
+mk_status mk_segment_confirm_indexes(mk_segment *segment, mk_vfs *vfs,
+                                     const char *directory, mk_error *err)
+{
+    size_t none = 0;
+    index_side sides[] = {
+        {MK_ROLE_OFFSET_INDEX, MK_OFFSET_ENTRY_SIZE, segment->offsets.count,
+         &none},
+        {MK_ROLE_TIME_INDEX, MK_TIME_ENTRY_SIZE, segment->times.count, &none}};
+    bool good = true;
+
+    MK_ASSERT(segment->indexes_loaded);
+    for (int i = 0; good && i < 2; i++) {
+        mk_status status =
+            confirm_side(segment, &sides[i], vfs, directory, &good, err);
+
+        if (status != MK_OK) return status;
+    }
+    if (!good) return MK_OK;
+    segment->index_files_good = true;
+    segment->offsets_written = segment->offsets.count;
+    segment->times_written = segment->times.count;
+    return MK_OK;
+}
+
 void mk_segment_unload_indexes(mk_segment *segment)
 {
     mk_segment_facts facts;

@@ -120,6 +120,13 @@ MK_NODISCARD mk_status mk_segment_write_indexes(mk_segment *segment,
                                                 const char *directory,
                                                 mk_error *err);
 
+/* See whether the index files hold just the entries that are in memory, so that
+ * they need not be written. Errors: IO, NO_MEMORY. */
+MK_NODISCARD mk_status mk_segment_confirm_indexes(mk_segment *segment,
+                                                  mk_vfs *vfs,
+                                                  const char *directory,
+                                                  mk_error *err);
+
 /*
  * Read the index files into memory, unless they are. Errors: CORRUPT_INDEX
  * when they are missing, damaged, or not those that the checksum tells of, and

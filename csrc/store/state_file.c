@@ -83,6 +83,41 @@ const mk_segment_facts *mk_state_find(const mk_state *state,
     return &state->facts[low];
 }
 
+static bool point_equals(const mk_recovery_point *a, const mk_recovery_point *b)
+{
+    return a->offset == b->offset && a->segment == b->segment &&
+           a->batch_position == b->batch_position &&
+           a->end_position == b->end_position && a->checksum == b->checksum;
+}
+
+static bool facts_equal(const mk_segment_facts *a, const mk_segment_facts *b)
+{
+    return a->base_offset == b->base_offset &&
+           a->next_offset == b->next_offset && a->log_bytes == b->log_bytes &&
+           a->max_timestamp_ms == b->max_timestamp_ms &&
+           a->max_timestamp_offset == b->max_timestamp_offset &&
+           a->first_timestamp_ms == b->first_timestamp_ms &&
+           a->offset_entries == b->offset_entries &&
+           a->time_entries == b->time_entries &&
+           a->index_checksum == b->index_checksum;
+}
+
+bool mk_state_equals(const mk_state *a, const mk_state *b)
+{
+    if (a->log_start_offset != b->log_start_offset ||
+        a->dense_offset != b->dense_offset || a->end_offset != b->end_offset ||
+        a->end_segment != b->end_segment ||
+        a->end_position != b->end_position ||
+        a->facts_count != b->facts_count ||
+        !point_equals(&a->recovery_point, &b->recovery_point)) {
+        return false;
+    }
+    for (size_t i = 0; i < a->facts_count; i++) {
+        if (!facts_equal(&a->facts[i], &b->facts[i])) return false;
+    }
+    return true;
+}
+
 /* Read a word that stands at `*text`, and step over it. */
 static bool take_word(const char **text, const char *word)
 {

@@ -59,6 +59,9 @@ MK_NODISCARD mk_status mk_state_add(mk_state *state,
 const mk_segment_facts *mk_state_find(const mk_state *state,
                                       int64_t base_offset);
 
+/* Do both say the same? */
+bool mk_state_equals(const mk_state *a, const mk_state *b);
+
 /* Read the state of `directory`. A missing or damaged file is the initial
  * state, which claims nothing. Errors: IO, NO_MEMORY. */
 MK_NODISCARD mk_status mk_state_load(mk_state *state, mk_vfs *vfs,
