@@ -144,11 +144,8 @@ local function fetch_many(log, order, reads, count)
     return sum
 end
 
-local function measure_reads(name, setup, repetition, log, order, reads, count)
-    collectgarbage()
-    run:start()
-    local sum = fetch_many(log, order, reads, count)
-    local seconds = run:stop()
+-- Tells of `reads` that were measured.
+local function tell_reads(name, setup, repetition, reads, seconds, sum)
     run:tell {
         workload = name .. setup.suffix, unit = "op/s", value = reads / seconds,
         config = setup.config, repetition = repetition,
@@ -156,22 +153,42 @@ local function measure_reads(name, setup, repetition, log, order, reads, count)
     }
 end
 
--- Each batch once, none met before, then many in batches that are known.
+local function measure_reads(name, setup, log, count, repetition)
+    local reads = core.count(core.reads, scale)
+    collectgarbage()
+    run:start()
+    local sum = fetch_many(log, core.read, reads, count)
+    tell_reads(name, setup, repetition, reads, run:stop(), sum)
+end
+
+-- Reads each batch once since the log was opened, several times over.
+local function measure_cold(setup, count, repetition)
+    local reads = count // core.batch
+    local sum, seconds
+    for pass = 1, core.cold_passes do
+        local log <close> = open_written(setup)
+        collectgarbage()
+        if pass == 1 then run:start() else run:resume() end
+        sum = fetch_many(log, core.first_read, reads, count)
+        seconds = run:stop()
+    end
+    tell_reads("W5-cold", setup, repetition, reads * core.cold_passes, seconds, sum)
+end
+
+-- Reads where nothing is known of a batch, and where it was met before.
 local function measure_fetch(setup, count)
     for repetition = 0, repetitions - 1 do
+        measure_cold(setup, count, repetition)
         local log <close> = open_written(setup)
-        measure_reads("W5-cold", setup, repetition, log, core.first_read,
-            count // core.batch, count)
-        measure_reads("W5", setup, repetition, log, core.read,
-            core.count(core.reads, scale), count)
+        fetch_many(log, core.first_read, count // core.batch, count)
+        measure_reads("W5", setup, log, count, repetition)
     end
 end
 
 local function measure_fetch_single(setup, count)
     for repetition = 0, repetitions - 1 do
         local log <close> = open_written(setup)
-        measure_reads("W5-single", setup, repetition, log, core.read,
-            core.count(core.reads, scale), count)
+        measure_reads("W5-single", setup, log, count, repetition)
     end
 end
 

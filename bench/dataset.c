@@ -1,3 +1,4 @@
+/* dataset -- making keys and values, and choosing what is read. */
 #include "dataset.h"
 
 #include <stdio.h>

@@ -20,14 +20,21 @@
 #include <stdint.h>
 #include <string.h>
 
-#define DATASET_KEY_SIZE    16u
-#define DATASET_VALUE_SIZE  100u
-#define DATASET_ITEM_SIZE   (DATASET_KEY_SIZE + DATASET_VALUE_SIZE)
-#define DATASET_BATCH       500u /* Records a batch, where there are batches. */
-#define DATASET_BATCH_BYTES 63540u /* An appender's limit for so many. */
-#define DATASET_BULK        1e6    /* Records of the log written in batches, */
-#define DATASET_SINGLES     2e5    /* ... of that written one a call, */
-#define DATASET_READS       2e5    /* ... and random reads of either. */
+#define DATASET_KEY_SIZE   16u
+#define DATASET_VALUE_SIZE 100u
+#define DATASET_ITEM_SIZE  (DATASET_KEY_SIZE + DATASET_VALUE_SIZE)
+
+/* Records a batch, where there are batches, and an appender's limit for so
+ * many. */
+#define DATASET_BATCH       500u
+#define DATASET_BATCH_BYTES 63540u
+
+/* Records of the log written in batches, records of the log written one a
+ * call, random reads of either, and how often each batch is read cold. */
+#define DATASET_BULK        1e6
+#define DATASET_SINGLES     2e5
+#define DATASET_READS       2e5
+#define DATASET_COLD_PASSES 10
 
 /* Return a word in which every bit depends on every bit of `word`: the output
  * step of the splitmix64 generator. */

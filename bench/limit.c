@@ -53,8 +53,9 @@ static void fail(const char *what)
 
 static inline uint8_t *put_unsigned(uint8_t *out, uint64_t value)
 {
-    for (; value >= 0x80; value >>= 7)
+    for (; value >= 0x80; value >>= 7) {
         *out++ = (uint8_t)(value | 0x80);
+    }
     *out++ = (uint8_t)value;
     return out;
 }
@@ -355,8 +356,9 @@ static uint64_t fetch_single(const image *log, uint8_t *buffer, uint64_t offset)
     int64_t length;
 
     get(log->file, buffer, log->positions[offset + 1] - from, from);
-    while (mk_load_u64(batch) < offset)
+    while (mk_load_u64(batch) < offset) {
         batch += batch_size(batch);
+    }
     check(batch, batch_size(batch));
     return touch(get_signed(batch + BATCH_HEADER, &length));
 }

@@ -57,8 +57,8 @@ static int core_touch(lua_State *L)
 {
     size_t key_size = 0;
     size_t value_size = 0;
-    const char *key = luaL_checklstring(L, 1, &key_size);
-    const char *value = luaL_checklstring(L, 2, &value_size);
+    const char *key = lua_tolstring(L, 1, &key_size);
+    const char *value = lua_tolstring(L, 2, &value_size);
 
     luaL_argcheck(L, key_size == DATASET_KEY_SIZE, 1, "no key of ours");
     luaL_argcheck(L, value_size == DATASET_VALUE_SIZE, 2, "no value of ours");
@@ -148,6 +148,12 @@ static int run_stop(lua_State *L)
     return 1;
 }
 
+static int run_resume(lua_State *L)
+{
+    meter_resume(luaL_checkudata(L, 1, RUN_TYPE));
+    return 0;
+}
+
 /* Read the figure at stack place 2; its texts stay on the stack. */
 static meter_figure check_figure(lua_State *L)
 {
@@ -192,8 +198,8 @@ static int run_tell_rate(lua_State *L)
 }
 
 static const luaL_Reg run_methods[] = {
-    {"start", run_start},         {"stop", run_stop}, {"tell", run_tell},
-    {"tell_rate", run_tell_rate}, {NULL, NULL},
+    {"start", run_start}, {"stop", run_stop},           {"resume", run_resume},
+    {"tell", run_tell},   {"tell_rate", run_tell_rate}, {NULL, NULL},
 };
 
 static const luaL_Reg core_functions[] = {
@@ -227,6 +233,7 @@ int luaopen_bench_core(lua_State *L)
     set_number(L, "batch_bytes", DATASET_BATCH_BYTES);
     set_number(L, "bulk", (lua_Integer)DATASET_BULK);
     set_number(L, "singles", (lua_Integer)DATASET_SINGLES);
+    set_number(L, "cold_passes", DATASET_COLD_PASSES);
     set_number(L, "reads", (lua_Integer)DATASET_READS);
     set_number(L, "not_ours", METER_NOT_OURS);
     return 1;

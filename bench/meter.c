@@ -1,3 +1,4 @@
+/* meter -- clocks, resident memory, directories, and lines of JSON. */
 #define _XOPEN_SOURCE 700
 
 #include "meter.h"
@@ -98,16 +99,23 @@ void meter_start(meter *run)
 {
     forget_peak();
     run->resident_kb = status_kb("VmRSS");
-    run->cpu_started_s = now_s(CLOCK_PROCESS_CPUTIME_ID);
-    run->started_s = now_s(CLOCK_MONOTONIC);
+    run->seconds = 0;
+    run->cpu_seconds = 0;
+    meter_resume(run);
 }
 
 double meter_stop(meter *run)
 {
-    run->seconds = now_s(CLOCK_MONOTONIC) - run->started_s;
-    run->cpu_seconds = now_s(CLOCK_PROCESS_CPUTIME_ID) - run->cpu_started_s;
+    run->seconds += now_s(CLOCK_MONOTONIC) - run->started_s;
+    run->cpu_seconds += now_s(CLOCK_PROCESS_CPUTIME_ID) - run->cpu_started_s;
     run->resident_max_kb = status_kb("VmHWM");
     return run->seconds;
+}
+
+void meter_resume(meter *run)
+{
+    run->cpu_started_s = now_s(CLOCK_PROCESS_CPUTIME_ID);
+    run->started_s = now_s(CLOCK_MONOTONIC);
 }
 
 void meter_tell(const meter *run, const meter_figure *figure)

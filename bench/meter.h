@@ -42,10 +42,14 @@ typedef struct meter_figure {
 /* Take the arguments; a wrong number of them ends the process. */
 void meter_init(meter *out, const char *peer, int argc, char **argv);
 
+/* Begin a measurement and start the clock. */
 void meter_start(meter *run);
 
-/* Stop the clock and return the seconds since meter_start(). */
+/* Stop the clock and return the seconds that it has run. */
 double meter_stop(meter *run);
+
+/* Let the stopped clock run on. */
+void meter_resume(meter *run);
 
 /* Print `figure`, with seconds and memory of the last measured stretch. */
 void meter_tell(const meter *run, const meter_figure *figure);

@@ -181,6 +181,53 @@ describe("a torn tail", function()
   end)
 end)
 
+describe("a tail that was on stable storage", function()
+  after_each(tmp.clean)
+
+  -- The last batch is damaged: either the opening says so, and leaves the file
+  -- alone, or the log ends before it. Never is it served.
+  local function never_serves(dir, expected, size)
+    local before = tmp.read(dir .. first_log)
+    local done, log = pcall(open, dir)
+    if not done then
+      assert(minikafka.is_error(log, "CORRUPT_SEGMENT")
+        or minikafka.is_error(log, "CORRUPT_BATCH"), tostring(log))
+      assert.equal(before, tmp.read(dir .. first_log))
+      return
+    end
+    assert.equal(3, log.log_end_offset)
+    assert.equal(expected, state.records(log:fetch(0)))
+    assert(log.recovery_point <= 3)
+    assert.equal(size, #tmp.read(dir .. first_log))
+    assert.equal(3, log:append { value = "after" })
+    log:close()
+  end
+
+  for _, after in ipairs { "close", "death" } do
+    it("is never served when it is damaged, after a " .. after, function()
+      local log = with_records(3)
+      local expected = state.records(log:fetch(0))
+      local size = log.active_segment.log_bytes
+      log:append { key = "last", value = "last" }
+      log:flush()
+      assert.equal(4, log.recovery_point)
+      local whole = bytes_of(log)
+      local source = log.directory
+      if after == "close" then
+        log:close()
+      end
+      for cut = size, #whole - 1, 3 do
+        for _, bytes in ipairs { whole:sub(1, cut),
+          whole:sub(1, cut) .. ("\0"):rep(#whole - cut - 1) .. "\1" } do
+          local dir = tmp.copy(source)
+          tmp.write(dir .. first_log, bytes)
+          never_serves(dir, expected, size)
+        end
+      end
+    end)
+  end
+end)
+
 describe("B34: a length that lies", function()
   setup(collector.relax)
   teardown(collector.restore)

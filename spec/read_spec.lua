@@ -403,6 +403,25 @@ describe("a cursor", function()
     assert.equal(10, #state.collect(cursor))
   end)
 
+  it("raises where its records were deleted inside a segment", function()
+    local log <close> = open()
+    fill(log, 200)
+    local cursor <close> = log:cursor()
+    local next_record, a, b, closing <close> = log:records()
+    for offset in cursor do
+      if offset == 1 then
+        break
+      end
+    end
+    next_record(a, b)
+    log:delete_records(190)
+    local raised = expect.error("OFFSET_OUT_OF_RANGE", state.collect, cursor)
+    assert(raised.requested < 190)
+    expect.error("OFFSET_OUT_OF_RANGE", state.collect, next_record, a, b)
+    assert.is_not_nil(closing)
+    assert.equal(10, #state.collect(log:records()))
+  end)
+
   it("raises where truncation took its place", function()
     local log <close> = open()
     fill(log, 10)

@@ -78,6 +78,7 @@ describe("retention by time", function()
     local log <close> = with_times { 1000, 1000, 1000 }
     assert.same({}, (retain(log, 500, { retention_ms = 0 })))
     assert.same({}, (retain(log, 0, { retention_ms = math.maxinteger })))
+    assert.same({}, (retain(log, -1000, { retention_ms = math.maxinteger })))
     assert.same({}, (retain(log, 1000, { retention_ms = 0 })))
     assert.same({ 0, 1 }, (retain(log, 1001, { retention_ms = 0 })))
   end)
