@@ -142,6 +142,11 @@ mk_status mk_cursor_next_batch(mk_cursor *cursor, mk_batch_view *out,
         cursor->walk.next_offset >= cursor->end_offset) {
         return MK_END;
     }
+    if (cursor->records_left > 0) {
+        /* In the midst of a batch: that one comes first. */
+        cursor->walk.position -= cursor->walk.batch.size;
+        cursor->walk.ahead = (mk_span){NULL, 0};
+    }
     cursor->records_left = cursor->plain_left = 0;
     status = mk_walk_next(&cursor->walk, &bytes, err);
     if (status != MK_OK) return status;

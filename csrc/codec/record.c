@@ -73,6 +73,16 @@ static uint8_t *encode_headers(const mk_record *record, uint8_t *out)
     return out;
 }
 
+size_t mk_record_size(const mk_record *record)
+{
+    size_t body_size = 3 + bytes_size(record->key, record->key_size) +
+                       bytes_size(record->value, record->value_size) +
+                       mk_varint_size((int64_t)record->header_count) +
+                       headers_size(record);
+
+    return mk_varint_size((int64_t)body_size) + body_size;
+}
+
 static __attribute__((noinline)) uint8_t *encode_any(const mk_record *record,
                                                      int64_t timestamp_delta,
                                                      int32_t offset_delta,

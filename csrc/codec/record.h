@@ -36,6 +36,10 @@ typedef struct mk_record_fields {
  * hold (INT32_MAX) or a header has no name. The size of a null is not read. */
 size_t mk_record_bound(const mk_record *record);
 
+/* Return how many bytes the record takes where both deltas are 0; at the most
+ * mk_record_bound(), which is not SIZE_MAX. */
+size_t mk_record_size(const mk_record *record);
+
 /* Write `record` at `out`, which has room for mk_record_bound() bytes, and
  * return the byte after it. */
 uint8_t *mk_record_encode(const mk_record *record, int64_t timestamp_delta,

@@ -443,7 +443,9 @@ MK_API MK_NODISCARD mk_status mk_appender_append_one(mk_appender *appender,
                                                      const mk_record *record,
                                                      mk_error *err);
 
-/* Add records one by one; none is added if one of them is refused. */
+/* Add records one by one; none is added if one of them is refused. When sending
+ * a full batch fails in between, `record_index` is the first that was not
+ * added. */
 MK_API MK_NODISCARD mk_status mk_appender_append(mk_appender *appender,
                                                  const mk_record *records,
                                                  size_t count, mk_error *err);

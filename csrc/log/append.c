@@ -87,7 +87,8 @@ mk_status mk_log_check_record_locked(const mk_log *log, const mk_record *record,
     return check_timestamp(&log->config, time, now_ms, err);
 }
 
-static mk_status fail_too_large(const mk_log *log, uint64_t size, mk_error *err)
+mk_status mk_log_fail_too_large_locked(const mk_log *log, uint64_t size,
+                                       mk_error *err)
 {
     int64_t limit = log->config.max_message_bytes;
     const char *name = "max_message_bytes";
@@ -101,8 +102,7 @@ static mk_status fail_too_large(const mk_log *log, uint64_t size, mk_error *err)
                    size, name, limit);
 }
 
-/* The largest batch that the settings let in. */
-static uint64_t batch_size_max(const mk_log *log)
+uint64_t mk_log_batch_size_max_locked(const mk_log *log)
 {
     int64_t max = log->config.max_message_bytes;
 
@@ -134,7 +134,7 @@ mk_status mk_log_bound_records_locked(const mk_log *log,
                                       const mk_record *records, size_t count,
                                       size_t *out, mk_error *err)
 {
-    uint64_t max = batch_size_max(log);
+    uint64_t max = mk_log_batch_size_max_locked(log);
     uint64_t payload = MK_BATCH_HEADER_SIZE;
     size_t sum = 0;
 
@@ -143,7 +143,7 @@ mk_status mk_log_bound_records_locked(const mk_log *log,
 
         payload += payload_size(&records[i]);
         if (MK_UNLIKELY(payload > max)) {
-            mk_status status = fail_too_large(log, payload, err);
+            mk_status status = mk_log_fail_too_large_locked(log, payload, err);
 
             if (err != NULL) err->record_index = (int64_t)i;
             return status;
@@ -174,6 +174,7 @@ mk_status mk_log_build_locked(mk_log *log, const mk_record *records,
         mk_file_tail_reserve(file, MK_BATCH_HEADER_SIZE + bound, &bytes, err);
     if (status != MK_OK) return status;
     out->in_tail = true;
+    out->admitted = false;
     mk_batch_builder_init(&out->builder, bytes);
     for (size_t i = 0; i < count; i++) {
         int64_t timestamp_ms;
@@ -470,8 +471,9 @@ mk_status mk_log_append_waiting_locked(mk_log *log, mk_waiting *waiting,
     bool roll;
 
     if (err == NULL) err = &scratch;
-    if (MK_UNLIKELY(size > batch_size_max(log))) {
-        return fail_too_large(log, size, err);
+    if (MK_UNLIKELY(!waiting->admitted &&
+                    size > mk_log_batch_size_max_locked(log))) {
+        return mk_log_fail_too_large_locked(log, size, err);
     }
     if (MK_UNLIKELY(waiting->builder.last_offset_delta >=
                     INT64_MAX - log->log_end_offset)) {

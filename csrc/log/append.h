@@ -14,8 +14,9 @@
 typedef struct mk_waiting {
     mk_batch_builder builder;
     mk_batch batch;
-    bool in_tail;            /* Built in the active segment's own tail. */
-    mk_offset_range range;   /* Once appended. */
+    bool admitted;         /* Its size was right when its records were taken. */
+    bool in_tail;          /* Built in the active segment's own tail. */
+    mk_offset_range range; /* Once appended. */
     struct mk_waiting *next; /* Borrowed: the log's list of waiting batches. */
 } mk_waiting;
 
@@ -40,6 +41,13 @@ MK_NODISCARD mk_status mk_log_bound_records_locked(const mk_log *log,
                                                    const mk_record *records,
                                                    size_t count, size_t *out,
                                                    mk_error *err);
+
+/* The largest batch that the settings let in. */
+uint64_t mk_log_batch_size_max_locked(const mk_log *log);
+
+/* Fail with RECORD_TOO_LARGE. */
+mk_status mk_log_fail_too_large_locked(const mk_log *log, uint64_t size,
+                                       mk_error *err);
 
 /*
  * Append a waiting batch. MK_END: rolling needs the time of day, or had to

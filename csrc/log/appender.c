@@ -135,13 +135,14 @@ static mk_status make_room(mk_appender *appender, size_t bound, mk_error *err)
 static bool is_due(const mk_appender *appender, size_t bound, int64_t now_ms)
 {
     const mk_batch_builder *builder = &appender->waiting.builder;
+    uint64_t size_max = mk_log_batch_size_max_locked(appender->log);
     int64_t linger_ms = appender->options.linger_ms;
 
     if (!is_waiting(appender)) return false;
-    if (mk_batch_builder_size(builder) + bound >
-        appender->options.batch_bytes) {
-        return true;
+    if (appender->options.batch_bytes < size_max) {
+        size_max = appender->options.batch_bytes;
     }
+    if (mk_batch_builder_size(builder) + bound > size_max) return true;
     return linger_ms > 0 && now_ms >= appender->first_ms &&
            now_ms - appender->first_ms >= linger_ms;
 }
@@ -154,22 +155,31 @@ static void encode(mk_appender *appender, const mk_record *record,
     if (!is_waiting(appender)) {
         appender->first_ms = now_ms;
         appender->waiting.in_tail = false;
+        appender->waiting.admitted = true;
         list_locked(appender);
     }
     mk_batch_builder_add(builder, record, timestamp_ms,
                          builder->last_offset_delta + 1);
 }
 
-/* Check that a record can be part of a batch, and bound its size. */
+/* Check that a record can be a batch of its own, and bound its size. */
 static mk_status check(const mk_appender *appender, const mk_record *record,
                        int64_t now_ms, int64_t *timestamp_ms, size_t *bound,
                        mk_error *err)
 {
-    mk_status status = mk_log_check_record_locked(appender->log, record, now_ms,
-                                                  timestamp_ms, err);
+    const mk_log *log = appender->log;
+    uint64_t size_max = mk_log_batch_size_max_locked(log);
+    uint64_t size;
+    mk_status status =
+        mk_log_check_record_locked(log, record, now_ms, timestamp_ms, err);
 
     if (MK_UNLIKELY(status != MK_OK)) return status;
-    return mk_log_bound_records_locked(appender->log, record, 1, bound, err);
+    status = mk_log_bound_records_locked(log, record, 1, bound, err);
+    if (MK_UNLIKELY(status != MK_OK)) return status;
+    if (MK_LIKELY(MK_BATCH_HEADER_SIZE + *bound <= size_max)) return MK_OK;
+    size = MK_BATCH_HEADER_SIZE + mk_record_size(record);
+    if (size <= size_max) return MK_OK;
+    return mk_log_fail_too_large_locked(log, size, err);
 }
 
 mk_status mk_appender_add_locked(mk_appender *appender,
@@ -194,7 +204,10 @@ mk_status mk_appender_add_locked(mk_appender *appender,
         if (status != MK_OK) return status;
         if (MK_UNLIKELY(is_due(appender, bound, now_ms))) {
             status = mk_appender_send_locked(appender, now_ms, err);
-            if (status != MK_OK) return status;
+            if (status != MK_OK) {
+                if (err != NULL) err->record_index = (int64_t)i;
+                return status;
+            }
         }
         status = make_room(appender, bound, err);
         if (MK_UNLIKELY(status != MK_OK)) return status;

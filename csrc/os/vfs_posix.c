@@ -50,11 +50,15 @@ static mk_status posix_stat(mk_vfs *vfs, const char *path, mk_file_stat *out,
 /* Times before 1970 round down too. */
 static struct timespec time_of_ms(int64_t time_ms)
 {
+    int64_t seconds = time_ms / 1000;
     int64_t rest = time_ms % 1000;
 
-    if (rest < 0) rest += 1000;
+    if (rest < 0) {
+        rest += 1000;
+        seconds--;
+    }
     return (struct timespec){
-        .tv_sec = (time_t)((time_ms - rest) / 1000),
+        .tv_sec = (time_t)seconds,
         .tv_nsec = (long)rest * 1000000,
     };
 }
