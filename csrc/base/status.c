@@ -32,8 +32,9 @@ const char *mk_status_text(mk_status status)
 /* The errors that a disk can be expected to report. */
 #define ERRNO_MAP(X)                                                           \
     X(EACCES)                                                                  \
-    X(EAGAIN) X(EBADF) X(EBUSY) X(EDQUOT) X(EEXIST) X(EFAULT) X(EFBIG)         \
-        X(EINTR) X(EINVAL) X(EIO) X(EISDIR) X(ELOOP) X(EMFILE) X(EMLINK)       \
+    X(EAGAIN)                                                                  \
+    X(EBADF) X(EBUSY) X(EDQUOT) X(EEXIST) X(EFAULT) X(EFBIG) X(EINTR)          \
+        X(EINVAL) X(EIO) X(EISDIR) X(ELOOP) X(EMFILE) X(EMLINK)                \
             X(ENAMETOOLONG) X(ENFILE) X(ENODEV) X(ENOENT) X(ENOLCK) X(ENOMEM)  \
                 X(ENOSPC) X(ENOSYS) X(ENOTDIR) X(ENOTEMPTY) X(ENOTSUP)         \
                     X(ENXIO) X(EOVERFLOW) X(EPERM) X(EPIPE) X(EROFS) X(ESTALE) \
@@ -143,11 +144,4 @@ void mk_wrap(mk_error *err, const char *format, ...)
     va_end(arguments);
     used = strlen(err->message);
     snprintf(err->message + used, sizeof err->message - used, ": %s", inner);
-}
-
-void mk_locate(mk_error *err, const char *path, int64_t base)
-{
-    if (err == NULL) return;
-    if (err->path[0] == '\0') set_path(err, path);
-    if (err->position >= 0) err->position += base;
 }

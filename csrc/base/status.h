@@ -25,17 +25,12 @@ mk_status mk_fail_errno(mk_error *err, int os_errno, const char *path,
 /* The same for memory that is not to be had. */
 mk_status mk_fail_memory(mk_error *err, size_t size);
 
-/* The same for damage found at `position` of `path` (which may be NULL when a
- * caller will name it with mk_locate()). */
+/* The same for damage found at `position` of `path`, which may be NULL. */
 mk_status mk_fail_at(mk_error *err, mk_status status, const char *path,
                      int64_t position, const char *format, ...) MK_PRINTF(5, 6);
 
 /* Put "<context>: " in front of the message; returns err's status (or MK_OK if
  * `err` is NULL, so keep your own). */
 void mk_wrap(mk_error *err, const char *format, ...) MK_PRINTF(2, 3);
-
-/* Name the file and move the position by `base`, when the origin saw only
- * bytes. */
-void mk_locate(mk_error *err, const char *path, int64_t base);
 
 #endif /* MK_BASE_STATUS_H */

@@ -324,13 +324,10 @@ static mk_status filter(mk_compactor *compactor, const uint8_t *bytes,
         mk_record_fields fields;
         const uint8_t *next =
             mk_record_decode(record, records.data + records.size, &fields);
-        int64_t time_ms = batch->max_timestamp;
+        int64_t time_ms;
 
         if (next == NULL) return fail_record(batch, err);
-        if (!append_time) {
-            time_ms = (int64_t)((uint64_t)batch->base_timestamp +
-                                (uint64_t)fields.timestamp_delta);
-        }
+        time_ms = mk_batch_timestamp(batch, fields.timestamp_delta);
         s->counted +=
             batch->base_offset + fields.offset_delta >= compactor->start_offset;
         if (is_kept(compactor, batch, &fields, time_ms)) {

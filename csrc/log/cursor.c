@@ -116,10 +116,7 @@ static inline void fill_view(const mk_batch *batch,
                              mk_record_view *out)
 {
     out->offset = batch->base_offset + fields->offset_delta;
-    out->timestamp_ms = (batch->attributes & MK_ATTRIBUTE_APPEND_TIME) != 0
-                            ? batch->max_timestamp
-                            : (int64_t)((uint64_t)batch->base_timestamp +
-                                        (uint64_t)fields->timestamp_delta);
+    out->timestamp_ms = mk_batch_timestamp(batch, fields->timestamp_delta);
     out->key = fields->key.data;
     out->key_size = fields->key.size;
     out->value = fields->value.data;
