@@ -124,6 +124,23 @@ static mk_status fail_record(const mk_batch *batch, mk_error *err)
     return status;
 }
 
+/* Decode the record at `record`, whose offset must lie behind `*delta` and in
+ * the batch; NULL if that can't be. */
+static const uint8_t *decode(const mk_batch *batch, const uint8_t *record,
+                             mk_span records, int32_t *delta,
+                             mk_record_fields *fields)
+{
+    const uint8_t *next =
+        mk_record_decode(record, records.data + records.size, fields);
+
+    if (next == NULL || fields->offset_delta <= *delta ||
+        fields->offset_delta > batch->last_offset_delta) {
+        return NULL;
+    }
+    *delta = fields->offset_delta;
+    return next;
+}
+
 /* ---- First pass ---- */
 
 static mk_status map_batch(mk_compactor *compactor, const uint8_t *bytes,
@@ -132,6 +149,7 @@ static mk_status map_batch(mk_compactor *compactor, const uint8_t *bytes,
     const mk_batch *batch = &compactor->walk.batch;
     mk_span records = mk_batch_records(bytes, batch);
     const uint8_t *next = records.data;
+    int32_t delta = -1;
     mk_status status;
 
     if (mk_batch_is_control(batch)) return MK_OK;
@@ -140,7 +158,7 @@ static mk_status map_batch(mk_compactor *compactor, const uint8_t *bytes,
         mk_record_fields fields;
         int64_t offset;
 
-        next = mk_record_decode(next, records.data + records.size, &fields);
+        next = decode(batch, next, records, &delta, &fields);
         if (next == NULL) return fail_record(batch, err);
         offset = batch->base_offset + fields.offset_delta;
         if (fields.key.data == NULL) continue;
@@ -316,14 +334,14 @@ static mk_status filter(mk_compactor *compactor, const uint8_t *bytes,
     bool append_time = (batch->attributes & MK_ATTRIBUTE_APPEND_TIME) != 0;
     mk_span records = mk_batch_records(bytes, batch);
     const uint8_t *record = records.data;
+    int32_t delta = -1;
 
     *s = (survivors){.batch = *batch};
     s->batch.record_count = 0;
     if (!append_time) s->batch.max_timestamp = -1;
     for (int32_t i = 0; i < batch->record_count; i++) {
         mk_record_fields fields;
-        const uint8_t *next =
-            mk_record_decode(record, records.data + records.size, &fields);
+        const uint8_t *next = decode(batch, record, records, &delta, &fields);
         int64_t time_ms;
 
         if (next == NULL) return fail_record(batch, err);
