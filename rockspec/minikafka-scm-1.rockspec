@@ -54,6 +54,7 @@ build = {
         "csrc/log/config.c",
         "csrc/log/log.c",
         "csrc/log/recovery.c",
+        "csrc/log/refresh.c",
         "csrc/log/append.c",
         "csrc/log/flush.c",
         "csrc/log/directory_swap.c",

@@ -83,6 +83,27 @@ static mk_status read_clock_once(mk_log *log, int64_t *now_ms, bool *held,
     return status;
 }
 
+/* The same for an appender, which is held, too. */
+static mk_status read_clock_for(mk_appender *appender, int64_t *now_ms,
+                                bool *held, mk_error *err)
+{
+    mk_status status;
+
+    if (!*held) appender->users++;
+    status = read_clock_once(appender->log, now_ms, held, err);
+    if (status != MK_OK || !appender->closed) return status;
+    return mk_fail(err, MK_CLOSED, "the appender was closed by its clock");
+}
+
+/* Undo it. */
+static void let_go(mk_appender *appender)
+{
+    mk_log *log = appender->log;
+
+    mk_appender_leave(appender);
+    mk_log_release(log);
+}
+
 /* What follows an append: syncs that are due, and those who wait for the end.
  */
 static mk_status after_append(mk_log *log, bool durable, int64_t now_ms,
@@ -241,7 +262,7 @@ mk_status mk_appender_append(mk_appender *appender, const mk_record *records,
     end = log->log_end_offset;
     status = try_add(appender, records, count, now_ms, err);
     while (MK_UNLIKELY(status == MK_END)) {
-        status = read_clock_once(log, &now_ms, &held, err);
+        status = read_clock_for(appender, &now_ms, &held, err);
         if (status == MK_OK) {
             status = try_add(appender, records, count, now_ms, err);
         }
@@ -250,13 +271,21 @@ mk_status mk_appender_append(mk_appender *appender, const mk_record *records,
         status = after_append(log, false, now_ms, err);
     }
     mk_mutex_unlock(&log->mutex);
-    if (MK_UNLIKELY(held)) mk_log_release(log);
+    if (MK_UNLIKELY(held)) let_go(appender);
     return status;
 }
 
 mk_status mk_appender_append_one(mk_appender *appender, const mk_record *record,
                                  mk_error *err)
 {
+    mk_log *log = appender->log;
+    bool added;
+
+    mk_mutex_lock(&log->mutex);
+    added = mk_log_check_writable_locked(log, NULL) == MK_OK &&
+            mk_appender_add_usual_locked(appender, record);
+    mk_mutex_unlock(&log->mutex);
+    if (MK_LIKELY(added)) return MK_OK;
     return mk_appender_append(appender, record, 1, err);
 }
 
@@ -276,7 +305,7 @@ mk_status mk_appender_flush(mk_appender *appender, mk_offset_range *out,
     if (status == MK_OK && appender->waiting.builder.record_count > 0) {
         status = mk_appender_send_locked(appender, now_ms, err);
         while (status == MK_END) {
-            status = read_clock_once(log, &now_ms, &held, err);
+            status = read_clock_for(appender, &now_ms, &held, err);
             if (status == MK_OK) {
                 status = mk_appender_send_locked(appender, now_ms, err);
             }
@@ -287,7 +316,7 @@ mk_status mk_appender_flush(mk_appender *appender, mk_offset_range *out,
         }
     }
     mk_mutex_unlock(&log->mutex);
-    if (held) mk_log_release(log);
+    if (held) let_go(appender);
     return status;
 }
 
@@ -295,11 +324,13 @@ mk_status mk_appender_close(mk_appender *appender, mk_error *err)
 {
     mk_offset_range range;
     mk_status status = MK_OK;
+    bool waiting;
 
     if (appender == NULL) return MK_OK;
-    if (appender->waiting.builder.record_count > 0) {
-        status = mk_appender_flush(appender, &range, err);
-    }
+    mk_mutex_lock(&appender->log->mutex);
+    waiting = appender->waiting.builder.record_count > 0;
+    mk_mutex_unlock(&appender->log->mutex);
+    if (waiting) status = mk_appender_flush(appender, &range, err);
     mk_appender_free(appender);
     return status;
 }

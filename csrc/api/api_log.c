@@ -5,7 +5,7 @@
 #include "log/append.h"
 #include "log/flush.h"
 #include "log/life.h"
-#include "log/recovery.h"
+#include "log/refresh.h"
 
 #include "base/poison.h"
 

@@ -213,6 +213,7 @@ static mk_status finish_output(mk_compactor *compactor, mk_error *err)
         status = mk_file_sync(file, true, MK_SYNC_SWAP_LOG, err);
     }
     compactor->file = NULL;
+    segment->synced = status == MK_OK;
     if (status == MK_OK) return mk_file_close(file, err);
     (void)mk_file_close(file, NULL); /* The first error counts. */
     return status;

@@ -85,14 +85,16 @@ static mk_status grow_slots(mk_key_map *map, mk_error *err)
     mk_key_slot *slots = mk_alloc(map->heap, size);
 
     if (slots == NULL) return mk_fail_memory(err, size);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         slots[i].offset = -1;
+    }
     for (size_t i = 0; i < map->slot_count; i++) {
         size_t at = (size_t)map->slots[i].hash & (count - 1);
 
         if (map->slots[i].offset < 0) continue;
-        while (slots[at].offset >= 0)
+        while (slots[at].offset >= 0) {
             at = (at + 1) & (count - 1);
+        }
         slots[at] = map->slots[i];
     }
     mk_release(map->heap, map->slots);

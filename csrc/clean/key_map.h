@@ -2,7 +2,7 @@
  * key_map -- the greatest offset of each key, exact.
  *
  * Keys are kept whole, so that two keys are never taken for one. The memory is
- * the keys' bytes and 32 to 64 bytes a key.
+ * the keys' bytes and 64 to 128 bytes a key.
  */
 #ifndef MK_CLEAN_KEY_MAP_H
 #define MK_CLEAN_KEY_MAP_H

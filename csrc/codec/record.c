@@ -129,8 +129,9 @@ static inline uint8_t *put_bytes(const void *data, size_t size, uint8_t *out)
         memcpy(out, data, size);
         return end;
     }
-    for (; from < last; from += 16, out += 16)
+    for (; from < last; from += 16, out += 16) {
         memcpy(out, from, 16);
+    }
     memcpy(end - 16, last, 16);
     return end;
 }

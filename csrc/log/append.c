@@ -11,25 +11,6 @@
 
 /* ---- Validation ---- */
 
-/* Do settings compare times with the clock, or replace them by it? */
-static bool config_needs_clock(const mk_config *config)
-{
-    return config->message_timestamp_type != 0 ||
-           config->message_timestamp_before_max_ms != INT64_MAX ||
-           config->message_timestamp_after_max_ms != INT64_MAX ||
-           config->flush_ms != INT64_MAX;
-}
-
-bool mk_log_needs_clock_locked(const mk_log *log, const mk_record *records,
-                               size_t count)
-{
-    if (config_needs_clock(&log->config)) return true;
-    for (size_t i = 0; i < count; i++) {
-        if (records[i].timestamp_ms < 0) return true;
-    }
-    return false;
-}
-
 /* Is `later` more than `limit` behind `earlier`? */
 static bool differs_by_more(int64_t later, int64_t earlier, int64_t limit)
 {
@@ -102,30 +83,27 @@ mk_status mk_log_fail_too_large_locked(const mk_log *log, uint64_t size,
                    size, name, limit);
 }
 
-uint64_t mk_log_batch_size_max_locked(const mk_log *log)
-{
-    int64_t max = log->config.max_message_bytes;
-
-    if (log->config.segment_bytes < max) max = log->config.segment_bytes;
-    return (uint64_t)max;
-}
-
 /* ---- Building ---- */
 
-/* A size, or if it is far too large, one that is but that can be added up. */
-static uint64_t capped(size_t size)
+/* A size, or if it is far too large, one that is but that can be added up. That
+ * of a null is not read. */
+static uint64_t capped(const void *data, size_t size)
 {
+    if (data == NULL) return 0;
     return size > INT32_MAX ? (uint64_t)INT32_MAX + 1 : size;
 }
 
 /* Bytes of keys, values and headers: what a batch has at the least. */
 static uint64_t payload_size(const mk_record *record)
 {
-    uint64_t size = capped(record->key_size) + capped(record->value_size);
+    uint64_t size = capped(record->key, record->key_size) +
+                    capped(record->value, record->value_size);
 
     for (size_t i = 0; i < record->header_count; i++) {
-        size += capped(record->headers[i].name_size);
-        size += capped(record->headers[i].value_size);
+        const mk_header *header = &record->headers[i];
+
+        size += capped(header->name, header->name_size);
+        size += capped(header->value, header->value_size);
     }
     return size;
 }
@@ -309,18 +287,29 @@ mk_status mk_log_seal_locked(mk_log *log, mk_segment *segment, int64_t now_ms,
                                   segment->base_offset, MK_ROLE_LOG, err);
     if (status != MK_OK) return status;
     status = mk_file_tail_end(segment->log.file, err);
-    if (status != MK_OK) {
-        mk_log_refuse_locked(log, err);
-        return status;
-    }
     /* Kafka's retention falls back on the file's time. */
-    if (now_ms == MK_TIMESTAMP_NOW) return MK_OK;
-    status = mk_vfs_set_mtime(log->vfs, path, now_ms, err);
-    if (status != MK_OK) {
-        mk_log_refuse_locked(log, err);
-        return status;
+    if (status == MK_OK && now_ms != MK_TIMESTAMP_NOW) {
+        status = mk_vfs_set_mtime(log->vfs, path, now_ms, err);
     }
-    return MK_OK;
+    /* A sealed segment that is torn would look like damage, so all of it is
+     * there before the name of the next one can be. */
+    if (status == MK_OK) {
+        status = mk_file_sync(segment->log.file, true, MK_SYNC_SEAL_LOG, err);
+        log->stats.syncs++;
+    }
+    segment->synced = status == MK_OK;
+    if (status != MK_OK) mk_log_refuse_locked(log, err);
+    return status;
+}
+
+/* Append on in a segment that was sealed for a roll that failed. */
+static void unseal(mk_log *log, mk_segment *active, const mk_error *cause)
+{
+    mk_status status = mk_file_tail_begin(active->log.file, active->log_bytes,
+                                          tail_mode(log), NULL);
+
+    if (status != MK_OK) mk_log_refuse_locked(log, cause);
+    active->synced = false;
 }
 
 mk_status mk_log_roll_locked(mk_log *log, int64_t now_ms, mk_error *err)
@@ -339,18 +328,11 @@ mk_status mk_log_roll_locked(mk_log *log, int64_t now_ms, mk_error *err)
     if (active->log_bytes == 0 && active->base_offset == log->log_end_offset) {
         return MK_OK;
     }
-    status = mk_log_create_active_locked(log, log->log_end_offset, now_ms, err);
-    if (status != MK_OK) goto failed;
     status = mk_log_seal_locked(log, active, now_ms, err);
+    if (status != MK_OK) goto failed;
+    status = mk_log_create_active_locked(log, log->log_end_offset, now_ms, err);
     if (status != MK_OK) {
-        mk_segment *fresh = mk_log_active_locked(log);
-
-        mk_log_unpin_locked(log, fresh);
-        mk_log_forget_segments_locked(log, log->segment_count - 1, 1);
-        if (mk_segment_unlink(log->vfs, log->directory, log->log_end_offset,
-                              NULL) != MK_OK) {
-            mk_log_refuse_locked(log, err); /* It would stand in the way. */
-        }
+        unseal(log, active, err);
         goto failed;
     }
     active->sealed = true;

@@ -20,9 +20,25 @@ typedef struct mk_waiting {
     struct mk_waiting *next; /* Borrowed: the log's list of waiting batches. */
 } mk_waiting;
 
-/* Is the time of day needed to append records of this kind now? */
-bool mk_log_needs_clock_locked(const mk_log *log, const mk_record *records,
-                               size_t count);
+/* Is the time of day needed to append records of this kind now? Settings may
+ * compare times with the clock, or replace them by it. */
+static inline bool mk_log_needs_clock_locked(const mk_log *log,
+                                             const mk_record *records,
+                                             size_t count)
+{
+    const mk_config *config = &log->config;
+
+    if (config->message_timestamp_type != 0 ||
+        config->message_timestamp_before_max_ms != INT64_MAX ||
+        config->message_timestamp_after_max_ms != INT64_MAX ||
+        config->flush_ms != INT64_MAX) {
+        return true;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (records[i].timestamp_ms < 0) return true;
+    }
+    return false;
+}
 
 /*
  * Check one record against the settings, and give the time it will carry.
@@ -43,7 +59,13 @@ MK_NODISCARD mk_status mk_log_bound_records_locked(const mk_log *log,
                                                    mk_error *err);
 
 /* The largest batch that the settings let in. */
-uint64_t mk_log_batch_size_max_locked(const mk_log *log);
+static inline uint64_t mk_log_batch_size_max_locked(const mk_log *log)
+{
+    int64_t max = log->config.max_message_bytes;
+
+    if (log->config.segment_bytes < max) max = log->config.segment_bytes;
+    return (uint64_t)max;
+}
 
 /* Fail with RECORD_TOO_LARGE. */
 mk_status mk_log_fail_too_large_locked(const mk_log *log, uint64_t size,
@@ -87,7 +109,7 @@ MK_NODISCARD mk_status mk_log_open_active_locked(mk_log *log, int64_t now_ms,
                                                  mk_error *err);
 
 /* End a segment's tail: complete its indexes, trim its file, give it the time
- * `now_ms`, if that is known. */
+ * `now_ms`, if that is known, and put it on stable storage. */
 MK_NODISCARD mk_status mk_log_seal_locked(mk_log *log, mk_segment *segment,
                                           int64_t now_ms, mk_error *err);
 

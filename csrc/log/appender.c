@@ -56,20 +56,34 @@ static void unlist_locked(mk_appender *appender)
     appender->waiting.next = NULL;
 }
 
-void mk_appender_free(mk_appender *appender)
+/* Free it if it is closed and nobody uses it, and let the mutex go. */
+static void unlock_and_free(mk_appender *appender)
 {
-    mk_log *log;
-    mk_heap heap;
+    mk_log *log = appender->log;
+    mk_heap heap = log->heap;
+    bool over = appender->closed && appender->users == 0;
 
-    if (appender == NULL) return;
-    log = appender->log;
-    heap = log->heap;
-    mk_mutex_lock(&log->mutex);
-    unlist_locked(appender);
     mk_mutex_unlock(&log->mutex);
+    if (!over) return;
     mk_scratch_deinit(&appender->buffer);
     mk_release(&heap, appender);
     mk_log_release(log);
+}
+
+void mk_appender_free(mk_appender *appender)
+{
+    if (appender == NULL) return;
+    mk_mutex_lock(&appender->log->mutex);
+    unlist_locked(appender);
+    appender->closed = true;
+    unlock_and_free(appender);
+}
+
+void mk_appender_leave(mk_appender *appender)
+{
+    mk_mutex_lock(&appender->log->mutex);
+    appender->users--;
+    unlock_and_free(appender);
 }
 
 bool mk_appender_needs_clock_locked(const mk_appender *appender,
@@ -84,8 +98,9 @@ static void list_locked(mk_appender *appender)
 {
     mk_waiting **link = &appender->log->waiting;
 
-    while (*link != NULL)
+    while (*link != NULL) {
         link = &(*link)->next;
+    }
     appender->waiting.next = NULL;
     *link = &appender->waiting;
 }
@@ -132,7 +147,8 @@ static mk_status make_room(mk_appender *appender, size_t bound, mk_error *err)
 }
 
 /* Is the batch to be sent before a record of at most `bound` bytes is added? */
-static bool is_due(const mk_appender *appender, size_t bound, int64_t now_ms)
+static inline bool is_due(const mk_appender *appender, size_t bound,
+                          int64_t now_ms)
 {
     const mk_batch_builder *builder = &appender->waiting.builder;
     uint64_t size_max = mk_log_batch_size_max_locked(appender->log);
@@ -147,8 +163,8 @@ static bool is_due(const mk_appender *appender, size_t bound, int64_t now_ms)
            now_ms - appender->first_ms >= linger_ms;
 }
 
-static void encode(mk_appender *appender, const mk_record *record,
-                   int64_t timestamp_ms, int64_t now_ms)
+static inline void encode(mk_appender *appender, const mk_record *record,
+                          int64_t timestamp_ms, int64_t now_ms)
 {
     mk_batch_builder *builder = &appender->waiting.builder;
 
@@ -214,4 +230,20 @@ mk_status mk_appender_add_locked(mk_appender *appender,
         encode(appender, &records[i], timestamp_ms, now_ms);
     }
     return MK_OK;
+}
+
+bool mk_appender_add_usual_locked(mk_appender *appender,
+                                  const mk_record *record)
+{
+    size_t bound = mk_record_bound(record);
+
+    if (MK_UNLIKELY(!is_waiting(appender) || appender->options.linger_ms > 0 ||
+                    mk_log_needs_clock_locked(appender->log, record, 1) ||
+                    record->key == NULL || bound == SIZE_MAX ||
+                    is_due(appender, bound, MK_TIMESTAMP_NOW))) {
+        return false;
+    }
+    /* A batch that is not due has room: the buffer holds batch_bytes. */
+    encode(appender, record, record->timestamp_ms, MK_TIMESTAMP_NOW);
+    return true;
 }

@@ -109,8 +109,9 @@ static mk_status check_number(const mk_setting *setting, int64_t value,
 {
     int64_t count = 0;
 
-    while (setting->words[count] != NULL)
+    while (setting->words[count] != NULL) {
         count++;
+    }
     if (setting->type == MK_SETTING_WORDS) count = INT64_C(1) << count;
     if (value >= 0 && value < count) return MK_OK;
     return mk_fail(err, MK_INVALID_ARGUMENT,

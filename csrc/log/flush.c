@@ -29,12 +29,20 @@ static mk_recovery_point point_of_end(const mk_log *log)
     };
 }
 
+/* After a sync that failed nobody knows what the kernel still holds. */
+static void refuse(mk_log *log, mk_error *err)
+{
+    mk_wrap(err, "flush %s", log->directory);
+    mk_log_refuse_locked(log, err);
+}
+
 /* Sync one segment, letting the mutex go meanwhile. */
 static mk_status sync_segment(mk_log *log, mk_segment *segment, mk_error *err)
 {
     uint64_t generation = log->generation;
     mk_status status;
 
+    if (segment->synced) return MK_OK;
     mk_log_acquire_segment_locked(segment);
     status = mk_log_pin_locked(log, segment, err);
     if (status == MK_OK) {
@@ -43,6 +51,7 @@ static mk_status sync_segment(mk_log *log, mk_segment *segment, mk_error *err)
         mk_mutex_lock(&log->mutex);
         mk_log_unpin_locked(log, segment);
         log->stats.syncs++;
+        if (status != MK_OK) refuse(log, err);
     }
     mk_log_release_segment_locked(log, segment);
     /* A file that went with a cleanup meanwhile need not be synced. */
@@ -50,8 +59,10 @@ static mk_status sync_segment(mk_log *log, mk_segment *segment, mk_error *err)
     return status;
 }
 
+/* Sync the names, as sync_segment(). */
 static mk_status sync_directory(mk_log *log, mk_error *err)
 {
+    uint64_t generation = log->generation;
     mk_status status;
 
     if (!log->directory_dirty) return MK_OK;
@@ -61,6 +72,14 @@ static mk_status sync_directory(mk_log *log, mk_error *err)
                                    MK_SYNC_FLUSH_DIRECTORY, err);
     mk_mutex_lock(&log->mutex);
     log->stats.syncs++;
+    while (log->swapping) {
+        mk_condition_wait(&log->changed, &log->mutex, INT64_MAX);
+    }
+    if (status == MK_NOT_FOUND && generation != log->generation) {
+        log->directory_dirty = true; /* It was between two names. */
+        return MK_OK;
+    }
+    if (status != MK_OK) refuse(log, err);
     return status;
 }
 
@@ -113,10 +132,6 @@ mk_status mk_log_flush_locked(mk_log *log, mk_error *err)
         log->syncing = true;
         status = sync_round(log, err);
         log->syncing = false;
-        if (status != MK_OK) {
-            mk_wrap(err, "flush %s", log->directory);
-            mk_log_refuse_locked(log, err);
-        }
         mk_condition_signal_all(&log->changed);
         if (status != MK_OK) return status;
     }

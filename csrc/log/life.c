@@ -109,6 +109,15 @@ static mk_status set_directory(mk_log *log, const char *directory,
     return log->directory != NULL ? MK_OK : mk_fail_memory(err, sizeof path);
 }
 
+/* An empty active segment may come from an owner who died before its name was
+ * stable. */
+static mk_status sync_names(mk_log *log, mk_error *err)
+{
+    if (mk_log_active_locked(log)->log_bytes > 0) return MK_OK;
+    return mk_vfs_sync_directory(log->vfs, log->directory,
+                                 MK_SYNC_FLUSH_DIRECTORY, err);
+}
+
 /* Make ready what a writer needs: a sound active segment, open at its end. */
 static mk_status begin_writing(mk_log *log, int64_t now_ms, mk_error *err)
 {
@@ -124,10 +133,20 @@ static mk_status begin_writing(mk_log *log, int64_t now_ms, mk_error *err)
         status = mk_log_store_state_locked(log, false, err);
     } else {
         mk_log_close_idle_file_locked(log, mk_log_active_locked(log));
-        status = mk_log_open_active_locked(log, now_ms, err);
+        status = sync_names(log, err);
+        if (status == MK_OK) {
+            status = mk_log_open_active_locked(log, now_ms, err);
+        }
     }
     if (status != MK_OK || !log->state_stale) return status;
-    return mk_log_store_state_locked(log, true, err);
+    status = mk_log_store_state_locked(log, true, err);
+    /* A full disk must not keep its owner from deleting: all that the state
+     * says was found out, and would be again. */
+    if (status == MK_IO &&
+        (err->os_errno == ENOSPC || err->os_errno == EDQUOT)) {
+        return MK_OK;
+    }
+    return status;
 }
 
 mk_status mk_log_start(const char *directory, const mk_open_options *options,
@@ -211,9 +230,10 @@ mk_status mk_log_stop(mk_log *log, bool orderly, int64_t now_ms, mk_error *err)
 
     if (err == NULL) err = &scratch;
     mk_mutex_lock(&log->mutex);
-    while (log->syncing || log->swapping) {
+    while (log->syncing || log->swapping || (log->closing && !log->closed)) {
         mk_condition_wait(&log->changed, &log->mutex, INT64_MAX);
     }
+    log->closing = true;
     if (!log->closed) {
         if (orderly && !log->read_only &&
             mk_log_check_open_locked(log, NULL) == MK_OK) {

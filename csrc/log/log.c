@@ -52,15 +52,17 @@ void mk_log_release(mk_log *log)
 
 mk_status mk_log_check_open_locked(mk_log *log, mk_error *err)
 {
+    bool dead = *log->vfs->session != log->session;
+
+    if (MK_UNLIKELY(dead && log->vfs->dead_status == MK_CRASHED)) {
+        return mk_fail(err, MK_CRASHED,
+                       "the disk of log %s lost power; open it again",
+                       log->directory);
+    }
     if (MK_UNLIKELY(log->closed)) {
         return mk_fail(err, MK_CLOSED, "the log %s is closed", log->directory);
     }
-    if (MK_UNLIKELY(*log->vfs->session != log->session)) {
-        if (log->vfs->dead_status == MK_CRASHED) {
-            return mk_fail(err, MK_CRASHED,
-                           "the disk of log %s lost power; open it again",
-                           log->directory);
-        }
+    if (MK_UNLIKELY(dead)) {
         return mk_fail(err, MK_CLOSED,
                        "the log %s belongs to the process that opened it, "
                        "before this one was forked",
@@ -85,6 +87,10 @@ mk_status mk_log_check_writable_locked(mk_log *log, mk_error *err)
     mk_status status = mk_log_check_open_locked(log, err);
 
     if (status != MK_OK) return status;
+    if (MK_UNLIKELY(log->closing)) {
+        return mk_fail(err, MK_CLOSED, "the log %s is being closed",
+                       log->directory);
+    }
     if (MK_UNLIKELY(log->read_only)) {
         return mk_fail(err, MK_READ_ONLY, "the log %s was opened read-only",
                        log->directory);
@@ -158,6 +164,11 @@ mk_status mk_log_read_clock(mk_log *log, const mk_clock *clock, int64_t *now_ms,
     mk_log_enter_callback(log);
     status = clock->now(clock->context, now_ms, err);
     mk_log_leave_callback(log);
+    if (status == MK_OK && *now_ms == MK_TIMESTAMP_NOW) {
+        status =
+            mk_fail(err, MK_INVALID_TIMESTAMP,
+                    "the clock gave %" PRId64 ", which is no time", *now_ms);
+    }
     return status;
 }
 

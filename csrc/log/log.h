@@ -6,11 +6,11 @@
  * Threads. `mutex` guards everything that can change; functions that need it
  * end in `_locked`. It is held for memory work and short writes, never across
  * a flush, a rewrite, or a callback (the small state file is synced under it,
- * and so is a truncation). `maintaining` is the right to change the set of
- * closed segments, held across whole operations (compaction, retention,
- * truncation): take it before the mutex is let go for a long time, with
- * mk_log_begin_maintenance_locked(). There is one lock order: the mutex of a
- * log, then the mutex of its environment.
+ * and so are a segment that is sealed and a truncation). `maintaining` is the
+ * right to change the set of closed segments, held across whole operations
+ * (compaction, retention, truncation): take it before the mutex is let go for a
+ * long time, with mk_log_begin_maintenance_locked(). There is one lock order:
+ * the mutex of a log, then the mutex of its environment.
  *
  * Invariants:
  *
@@ -43,12 +43,14 @@ struct mk_log {
     mk_clock clock;
     mk_mapping mapped;
     bool read_only;
+    mk_file_stat state_stat;  /* Of a read-only log's state file, then. */
     uint64_t directory_inode; /* Of a read-only log, when it was last read. */
     uint64_t session;         /* Of the disk, when the log was opened. */
 
     mk_mutex mutex;
     mk_condition changed; /* The end moved, a sync ended, a state changed. */
     size_t references;    /* The handle and its children. */
+    bool closing;         /* One thread closes it: no changes by others. */
     bool closed;
     mk_status failed; /* MK_OK, or why the log refuses to change. */
     mk_error failure; /* ... in full. */

@@ -21,7 +21,8 @@
 
 #include "base/poison.h"
 
-#define SCAN_BUDGET (1u << 20)
+#define SCAN_BUDGET     (1u << 20)
+#define READ_ONLY_TRIES 64
 
 typedef struct recovery {
     mk_log *log;                 /* Borrowed. */
@@ -95,23 +96,24 @@ static mk_status find_segments(mk_log *log, mk_error *err)
 {
     mk_name_list names;
     mk_file_stat stat;
+    int64_t unfinished;
     mk_status status = mk_vfs_stat(log->vfs, log->directory, &stat, err);
 
     if (status != MK_OK) return status;
     log->directory_inode = stat.inode;
     status = mk_vfs_list(log->vfs, log->directory, &names, err);
     if (status != MK_OK) return status;
+    unfinished = first_unfinished(&names);
     for (size_t i = 0; status == MK_OK && i < names.count; i++) {
         if (names.kinds[i] != MK_KIND_FILE) continue;
-        status =
-            find_segment(log, names.names[i], first_unfinished(&names), err);
+        status = find_segment(log, names.names[i], unfinished, err);
     }
     mk_name_list_deinit(&names);
     return status;
 }
 
-static mk_status file_size(mk_log *log, mk_segment *segment, int64_t *out,
-                           mk_error *err)
+mk_status mk_log_measure_segment(mk_log *log, const mk_segment *segment,
+                                 int64_t *out, mk_error *err)
 {
     mk_file_stat stat;
     char path[MK_PATH_MAX];
@@ -291,7 +293,7 @@ static mk_status check_segment(recovery *r, mk_segment *segment, bool last,
     mk_status status;
 
     *sound = true;
-    status = file_size(r->log, segment, &size, err);
+    status = mk_log_measure_segment(r->log, segment, &size, err);
     if (status != MK_OK) return status;
     believe_facts(r, segment, size, last);
     if (size == segment->log_bytes && size > 0) return MK_OK;
@@ -452,7 +454,7 @@ static mk_status cut_tail(mk_log *log, mk_error *err)
     int64_t size;
     mk_status status;
 
-    status = file_size(log, active, &size, err);
+    status = mk_log_measure_segment(log, active, &size, err);
     if (status != MK_OK) return status;
     log->stats.truncated_bytes = size - active->log_bytes;
     status = mk_name_segment_file(path, sizeof path, log->directory,
@@ -493,7 +495,7 @@ static mk_status plan_total(recovery *r, mk_error *err)
         const mk_segment_facts *facts =
             mk_state_find(&r->state, segment->base_offset);
         int64_t size;
-        mk_status status = file_size(r->log, segment, &size, err);
+        mk_status status = mk_log_measure_segment(r->log, segment, &size, err);
 
         if (status != MK_OK) return status;
         if (facts != NULL && facts->next_offset <= r->believed &&
@@ -505,8 +507,21 @@ static mk_status plan_total(recovery *r, mk_error *err)
     return MK_OK;
 }
 
-mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
-                         mk_error *err)
+mk_status mk_log_stat_state(mk_log *log, mk_file_stat *out, mk_error *err)
+{
+    char path[MK_PATH_MAX];
+    mk_status status;
+
+    *out = (mk_file_stat){0};
+    status =
+        mk_name_join(path, sizeof path, log->directory, MK_NAME_STATE, err);
+    if (status != MK_OK) return status;
+    status = mk_vfs_stat(log->vfs, path, out, err);
+    return status == MK_NOT_FOUND ? MK_OK : status;
+}
+
+static mk_status recover_once(mk_log *log, const mk_progress *progress,
+                              mk_error *err)
 {
     recovery r = {.log = log, .progress = progress};
     mk_status status;
@@ -514,9 +529,13 @@ mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
     mk_scratch_init(&r.scratch, &log->heap);
     mk_state_init(&r.state, &log->heap);
     status = find_segments(log, err);
+    if (status == MK_OK && log->read_only) {
+        status = mk_log_stat_state(log, &log->state_stat, err);
+    }
     if (status == MK_OK) {
         status = mk_state_load(&r.state, log->vfs, log->directory, err);
     }
+    if (!mk_state_is_plausible(&r.state)) mk_state_deinit(&r.state);
     if (status == MK_OK) {
         status = drop_below(log, r.state.log_start_offset, err);
     }
@@ -544,6 +563,22 @@ done:
     return status;
 }
 
+mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
+                         mk_error *err)
+{
+    mk_status status = recover_once(log, progress, err);
+
+    /* Files may go between the listing and the look at them, when a log is
+     * read that another process cleans up. */
+    for (int tries = 1;
+         log->read_only && status == MK_NOT_FOUND && tries < READ_ONLY_TRIES;
+         tries++) {
+        mk_log_forget_segments_locked(log, 0, log->segment_count);
+        status = recover_once(log, progress, err);
+    }
+    return status;
+}
+
 mk_status mk_log_imagine_active_locked(mk_log *log, mk_error *err)
 {
     mk_segment *segment = NULL;
@@ -554,84 +589,5 @@ mk_status mk_log_imagine_active_locked(mk_log *log, mk_error *err)
     if (status != MK_OK) return status;
     status = mk_log_add_segment_locked(log, segment, err);
     if (status != MK_OK) mk_segment_free(segment);
-    return status;
-}
-
-/* Is the directory as it was seen: the same segments, the last of that size? */
-static mk_status is_unchanged(mk_log *log, bool *out, mk_error *err)
-{
-    mk_name_list names;
-    mk_file_stat stat;
-    size_t count = 0;
-    int64_t size = 0;
-    mk_status status = mk_vfs_stat(log->vfs, log->directory, &stat, err);
-
-    *out = false;
-    if (status != MK_OK || stat.inode != log->directory_inode) return status;
-    status = mk_vfs_list(log->vfs, log->directory, &names, err);
-    if (status != MK_OK) return status;
-    for (size_t i = 0; i < names.count; i++) {
-        mk_file_name name = mk_name_parse(names.names[i]);
-
-        if (name.role != MK_ROLE_LOG || name.stage != MK_STAGE_FINAL) continue;
-        if (count < log->segment_count &&
-            log->segments[count]->base_offset == name.offset) {
-            count++;
-        } else {
-            count = SIZE_MAX / 2;
-        }
-    }
-    mk_name_list_deinit(&names);
-    if (count != log->segment_count || count == 0) return MK_OK;
-    status = file_size(log, mk_log_active_locked(log), &size, err);
-    *out = status == MK_OK && size == mk_log_active_locked(log)->log_bytes;
-    return status;
-}
-
-static void swap_sets(mk_log *log, mk_segment ***segments, size_t *count,
-                      size_t *capacity)
-{
-    mk_segment **old = log->segments;
-    size_t old_count = log->segment_count;
-    size_t old_capacity = log->segment_capacity;
-
-    log->segments = *segments;
-    log->segment_count = *count;
-    log->segment_capacity = *capacity;
-    *segments = old;
-    *count = old_count;
-    *capacity = old_capacity;
-}
-
-mk_status mk_log_refresh_locked(mk_log *log, mk_error *err)
-{
-    int64_t start = log->log_start_offset;
-    int64_t end = log->log_end_offset;
-    mk_recovery_point point = log->recovery_point;
-    mk_segment **other = NULL;
-    size_t count = 0, capacity = 0;
-    bool unchanged;
-    mk_status status;
-
-    if (!log->read_only) return MK_OK;
-    status = is_unchanged(log, &unchanged, err);
-    if (status != MK_OK || unchanged) return status;
-    swap_sets(log, &other, &count, &capacity);
-    log->log_start_offset = log->log_end_offset = 0;
-    status = mk_log_recover(log, NULL, err);
-    if (status == MK_OK) status = mk_log_imagine_active_locked(log, err);
-    if (status != MK_OK) {
-        swap_sets(log, &other, &count, &capacity);
-        log->log_start_offset = start;
-        log->log_end_offset = end;
-        log->recovery_point = point;
-    }
-    for (size_t i = 0; i < count; i++) {
-        mk_log_close_idle_file_locked(log, other[i]);
-        mk_log_release_segment_locked(log, other[i]);
-    }
-    mk_release(&log->heap, other);
-    log->generation++;
-    mk_condition_signal_all(&log->changed);
     return status;
 }

@@ -22,7 +22,14 @@ MK_NODISCARD mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
 /* Give a read-only log of an empty directory an empty segment of its own. */
 MK_NODISCARD mk_status mk_log_imagine_active_locked(mk_log *log, mk_error *err);
 
-/* Look for what a writer has done since, in a read-only log. */
-MK_NODISCARD mk_status mk_log_refresh_locked(mk_log *log, mk_error *err);
+/* The size of a segment's log file. CORRUPT_SEGMENT: a segment can't be as
+ * large as that. */
+MK_NODISCARD mk_status mk_log_measure_segment(mk_log *log,
+                                              const mk_segment *segment,
+                                              int64_t *out, mk_error *err);
+
+/* What is known of the state file from outside; all zero if there is none. */
+MK_NODISCARD mk_status mk_log_stat_state(mk_log *log, mk_file_stat *out,
+                                         mk_error *err);
 
 #endif /* MK_LOG_RECOVERY_H */

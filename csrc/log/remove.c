@@ -147,8 +147,10 @@ static mk_status rescan(mk_log *log, mk_segment *segment, int64_t size,
 
 /* Say in the state file that the log ends at `offset`, and that nothing beyond
  * is to be believed. */
-static mk_status announce_cut(mk_log *log, int64_t offset, mk_error *err)
+static mk_status announce_cut(mk_log *log, int64_t offset, bool *begun,
+                              mk_error *err)
 {
+    mk_recovery_point point = log->recovery_point;
     int64_t end_offset = log->log_end_offset;
     mk_status status;
 
@@ -164,6 +166,9 @@ static mk_status announce_cut(mk_log *log, int64_t offset, mk_error *err)
     log->log_end_offset = offset;
     status = mk_log_store_state_locked(log, true, err);
     log->log_end_offset = end_offset;
+    /* Without memory nothing was written. */
+    *begun = status != MK_NO_MEMORY;
+    if (!*begun) log->recovery_point = point;
     return status;
 }
 
@@ -188,9 +193,9 @@ static mk_status unlink_suffix(mk_log *log, size_t first, mk_error *err)
 
 /* Start again, empty, at `offset`. */
 static mk_status empty_at(mk_log *log, int64_t offset, int64_t now_ms,
-                          mk_error *err)
+                          bool *begun, mk_error *err)
 {
-    mk_status status = announce_cut(log, offset, err);
+    mk_status status = announce_cut(log, offset, begun, err);
 
     if (status == MK_OK) status = unlink_suffix(log, 0, err);
     if (status != MK_OK) return status;
@@ -230,13 +235,13 @@ static mk_status cut_last(mk_log *log, mk_segment *fresh, int64_t now_ms,
     if (status == MK_OK) {
         status = mk_file_truncate(active->log.file, size, err);
     }
+    if (status == MK_OK && fresh != NULL) mk_segment_adopt(active, fresh);
     if (status == MK_OK) {
         /* What was cut off must not come back where new records were given
          * its offsets. */
-        status = mk_file_sync(active->log.file, true, MK_SYNC_TRUNCATE_LOG,
-                              err);
+        status =
+            mk_file_sync(active->log.file, true, MK_SYNC_TRUNCATE_LOG, err);
     }
-    if (status == MK_OK && fresh != NULL) mk_segment_adopt(active, fresh);
     /* What readers know of positions in it ends here. */
     active->id = ++log->last_segment_id;
     mk_segment_free(fresh);
@@ -244,7 +249,7 @@ static mk_status cut_last(mk_log *log, mk_segment *fresh, int64_t now_ms,
 }
 
 static mk_status cut_at(mk_log *log, int64_t offset, int64_t now_ms,
-                        mk_error *err)
+                        bool *begun, mk_error *err)
 {
     size_t keep = mk_log_find_segment_locked(log, offset) + 1;
     mk_segment *last = log->segments[keep - 1];
@@ -256,7 +261,7 @@ static mk_status cut_at(mk_log *log, int64_t offset, int64_t now_ms,
     status = find_cut(log, last, offset, &size, err);
     if (status == MK_OK) status = rescan(log, last, size, &fresh, err);
     mk_log_unpin_locked(log, last);
-    if (status == MK_OK) status = announce_cut(log, offset, err);
+    if (status == MK_OK) status = announce_cut(log, offset, begun, err);
     if (status == MK_OK) status = unlink_suffix(log, keep, err);
     if (status != MK_OK) {
         mk_segment_free(fresh);
@@ -273,6 +278,7 @@ mk_status mk_log_cut_end_locked(mk_log *log, int64_t offset, int64_t now_ms,
                                 mk_error *err)
 {
     bool empties = offset <= log->log_start_offset;
+    bool begun = false;
     mk_error scratch;
     mk_status status;
 
@@ -282,16 +288,13 @@ mk_status mk_log_cut_end_locked(mk_log *log, int64_t offset, int64_t now_ms,
     while (log->syncing) {
         mk_condition_wait(&log->changed, &log->mutex, INT64_MAX);
     }
-    status = empties ? empty_at(log, offset, now_ms, err)
-                     : cut_at(log, offset, now_ms, err);
+    status = empties ? empty_at(log, offset, now_ms, &begun, err)
+                     : cut_at(log, offset, now_ms, &begun, err);
     log->generation++;
     log->cuts++;
-    if (status == MK_OK) {
-        status = mk_vfs_sync_directory(log->vfs, log->directory,
-                                       MK_SYNC_REMOVE_DIRECTORY, err);
-    }
+    /* That syncs the names, too. */
     if (status == MK_OK) status = mk_log_store_state_locked(log, true, err);
-    if (status != MK_OK) mk_log_refuse_locked(log, err);
+    if (status != MK_OK && begun) mk_log_refuse_locked(log, err);
     mk_condition_signal_all(&log->changed);
     return status;
 }

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "base/check.h"
-#include "log/recovery.h"
+#include "log/refresh.h"
 
 #include "base/poison.h"
 
@@ -255,8 +255,9 @@ static void pass_batch(mk_walk *walk)
  * can't mislead, else it is damage. */
 static mk_status distrust(mk_walk *walk, const char *what, mk_error *err)
 {
-    if (walk->fallback < 0)
+    if (walk->fallback < 0) {
         return mk_walk_fail(walk, MK_CORRUPT_SEGMENT, what, err);
+    }
     walk->position = walk->fallback;
     walk->fallback = walk->fallback > 0 ? 0 : -1;
     walk->ahead = (mk_span){NULL, 0};

@@ -79,12 +79,3 @@ mk_thread_id mk_thread_self(void)
 {
     return (mk_thread_id)pthread_self();
 }
-
-void mk_thread_pause(int64_t pause_ms)
-{
-    struct timespec rest = span_of_ms(pause_ms);
-
-    while (nanosleep(&rest, &rest) != 0 && errno == EINTR) {
-        continue;
-    }
-}

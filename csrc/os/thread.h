@@ -31,9 +31,6 @@ bool mk_condition_wait(mk_condition *condition, mk_mutex *mutex,
 
 mk_thread_id mk_thread_self(void);
 
-/* Sleep. */
-void mk_thread_pause(int64_t pause_ms);
-
 static inline void mk_mutex_lock(mk_mutex *mutex)
 {
     pthread_mutex_lock(&mutex->native);

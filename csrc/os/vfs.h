@@ -24,21 +24,23 @@
 #include "base/heap.h"
 
 /* The words of traces and injected faults. */
-#define MK_VFS_OPERATIONS(X)                                               \
-    X(open)                                                                \
-    X(read)                                                                \
-    X(write) X(truncate) X(allocate) X(fsync) X(fdatasync) X(fsync_dir)    \
-        X(utime) X(rename) X(exchange) X(link) X(unlink) X(mkdir) X(rmdir) \
-            X(list) X(stat) X(lock) X(close)
+#define MK_VFS_OPERATIONS(X)                                                  \
+    X(open)                                                                   \
+    X(read)                                                                   \
+    X(write)                                                                  \
+    X(truncate)                                                               \
+    X(allocate)                                                               \
+    X(fsync) X(fdatasync) X(fsync_dir) X(utime) X(rename) X(exchange) X(link) \
+        X(unlink) X(mkdir) X(rmdir) X(list) X(stat) X(lock) X(close)
 
 /* Every sync has a name, so that a test can leave out one and show what
  * breaks. */
 #define MK_SYNC_NAMES(X)                                               \
     X(FLUSH_LOG)         /* A segment's log, by flush. */              \
+    X(SEAL_LOG)          /* The same, before another one follows. */   \
     X(FLUSH_DIRECTORY)   /* The names of new segments, by flush. */    \
     X(CREATE_PARENT)     /* The name of a new partition directory. */  \
     X(TRUNCATE_LOG)      /* A log whose tail was cut off. */           \
-    X(REMOVE_DIRECTORY)  /* The removal of segments. */                \
     X(REPLACE_FILE)      /* A small file, before it takes its name. */ \
     X(REPLACE_DIRECTORY) /* ... and the directory after it did. */     \
     X(SWAP_LOG)          /* The log of a rewritten segment. */         \

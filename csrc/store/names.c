@@ -108,8 +108,9 @@ mk_status mk_name_parent(char *out, size_t out_size, const char *path,
     const char *last = strrchr(path, '/');
     int size = last == NULL ? 0 : (int)(last - path);
 
-    if (size == 0)
+    if (size == 0) {
         return check_fit(snprintf(out, out_size, "/"), out_size, path, err);
+    }
     return check_fit(snprintf(out, out_size, "%.*s", size, path), out_size,
                      path, err);
 }

@@ -92,11 +92,6 @@ mk_scan_start mk_offset_index_lookup(const mk_offset_index *index,
     };
 }
 
-void mk_offset_index_truncate(mk_offset_index *index, int64_t offset)
-{
-    index->count = count_up_to(index, offset - 1);
-}
-
 void mk_offset_index_encode(const mk_offset_index *index, size_t from,
                             uint8_t *out)
 {

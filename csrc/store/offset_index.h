@@ -48,9 +48,6 @@ typedef struct mk_scan_start {
 mk_scan_start mk_offset_index_lookup(const mk_offset_index *index,
                                      int64_t offset);
 
-/* Drop all entries at or after `offset`. */
-void mk_offset_index_truncate(mk_offset_index *index, int64_t offset);
-
 /* Write entries from number `from` on as the file has them, at `out` with room
  * for all of them. */
 void mk_offset_index_encode(const mk_offset_index *index, size_t from,

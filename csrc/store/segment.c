@@ -174,6 +174,7 @@ mk_status mk_segment_note(mk_segment *segment, const mk_batch *batch,
     segment->last_batch_checksum = batch->crc;
     segment->log_bytes += batch->size;
     segment->next_offset = last_offset + 1;
+    segment->synced = false;
     segment->has_index_checksum = false;
     return MK_OK;
 }
@@ -257,8 +258,9 @@ mk_status mk_segment_write_indexes(mk_segment *segment, mk_vfs *vfs,
 
     MK_ASSERT(segment->indexes_loaded);
     status = write_side(segment, &offsets, vfs, directory, err);
-    if (status == MK_OK)
+    if (status == MK_OK) {
         status = write_side(segment, &times, vfs, directory, err);
+    }
     if (status == MK_OK) segment->index_files_good = true;
     return status;
 }
@@ -330,8 +332,9 @@ mk_status mk_segment_load_indexes(mk_segment *segment, mk_vfs *vfs,
     mk_status status;
 
     if (segment->indexes_loaded) return MK_OK;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         mk_scratch_init(&scratches[i], segment->heap);
+    }
     status = read_side(segment, MK_ROLE_OFFSET_INDEX, vfs, directory,
                        &scratches[0], &offsets, err);
     if (status == MK_OK) {
@@ -339,8 +342,9 @@ mk_status mk_segment_load_indexes(mk_segment *segment, mk_vfs *vfs,
                            &scratches[1], &times, err);
     }
     if (status == MK_OK) status = decode_sides(segment, offsets, times, err);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         mk_scratch_deinit(&scratches[i]);
+    }
     if (status != MK_OK) return status;
     segment->indexes_loaded = true;
     segment->offsets_written = segment->offsets.count;

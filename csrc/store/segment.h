@@ -49,6 +49,7 @@ typedef struct mk_segment {
     bool index_files_good; /* The files begin with the written entries, and
                               have no others. */
     bool indexes_loaded;
+    bool synced;       /* All of its log is on stable storage. */
     bool sealed;       /* Will not grow. */
     uint64_t last_use; /* Of its indexes, to know the idle ones. */
     uint64_t id;       /* Unique in its log. */

@@ -118,6 +118,41 @@ bool mk_state_equals(const mk_state *a, const mk_state *b)
     return true;
 }
 
+static bool facts_are_plausible(const mk_segment_facts *facts)
+{
+    return facts->base_offset >= 0 &&
+           facts->next_offset >= facts->base_offset && facts->log_bytes >= 0 &&
+           facts->log_bytes <= INT32_MAX &&
+           (facts->log_bytes > 0 || facts->next_offset == facts->base_offset) &&
+           facts->max_timestamp_offset >= -1 &&
+           facts->max_timestamp_offset <= facts->next_offset &&
+           facts->offset_entries >= 0 &&
+           facts->offset_entries <= facts->log_bytes &&
+           facts->time_entries >= 0 && facts->time_entries <= facts->log_bytes;
+}
+
+bool mk_state_is_plausible(const mk_state *state)
+{
+    const mk_recovery_point *point = &state->recovery_point;
+    int64_t next_offset = 0;
+
+    if (state->log_start_offset < 0 || state->dense_offset < 0 ||
+        state->end_offset < 0 || state->end_segment < -1 ||
+        state->end_position < -1 || point->offset < 0 || point->segment < -1 ||
+        point->batch_position < -1 ||
+        point->end_position < point->batch_position) {
+        return false;
+    }
+    for (size_t i = 0; i < state->facts_count; i++) {
+        const mk_segment_facts *facts = &state->facts[i];
+
+        if (!facts_are_plausible(facts)) return false;
+        if (facts->base_offset < next_offset) return false;
+        next_offset = facts->next_offset;
+    }
+    return true;
+}
+
 /* Read a word that stands at `*text`, and step over it. */
 static bool take_word(const char **text, const char *word)
 {

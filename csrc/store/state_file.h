@@ -62,6 +62,9 @@ const mk_segment_facts *mk_state_find(const mk_state *state,
 /* Do both say the same? */
 bool mk_state_equals(const mk_state *a, const mk_state *b);
 
+/* Can a log be like that? A right checksum does not make numbers right. */
+bool mk_state_is_plausible(const mk_state *state);
+
 /* Read the state of `directory`. A missing or damaged file is the initial
  * state, which claims nothing. Errors: IO, NO_MEMORY. */
 MK_NODISCARD mk_status mk_state_load(mk_state *state, mk_vfs *vfs,

@@ -77,13 +77,6 @@ mk_time_entry mk_time_index_lookup(const mk_time_index *index,
     return index->entries[low - 1];
 }
 
-void mk_time_index_truncate(mk_time_index *index, int64_t offset)
-{
-    while (index->count > 0 && last_entry(index).offset >= offset) {
-        index->count--;
-    }
-}
-
 void mk_time_index_encode(const mk_time_index *index, size_t from, uint8_t *out)
 {
     for (size_t i = from; i < index->count; i++) {

@@ -41,9 +41,6 @@ MK_NODISCARD mk_status mk_time_index_maybe_add(mk_time_index *index,
 mk_time_entry mk_time_index_lookup(const mk_time_index *index,
                                    int64_t timestamp_ms);
 
-/* Drop all entries at or after `offset`. */
-void mk_time_index_truncate(mk_time_index *index, int64_t offset);
-
 /* Write entries from number `from` on as the file has them. */
 void mk_time_index_encode(const mk_time_index *index, size_t from,
                           uint8_t *out);

@@ -217,13 +217,10 @@ static void test_waits_are_not_short(void **state)
         continue;
     }
     mk_mutex_unlock(&mutex);
-    mk_thread_pause(15);
-    mk_thread_pause(0);
-    mk_thread_pause(INT64_MIN);
     clock_gettime(CLOCK_MONOTONIC, &to);
     assert_true((to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec -
                     from.tv_nsec >=
-                30000000);
+                15000000);
     mk_condition_deinit(&condition);
     mk_mutex_deinit(&mutex);
 }
