@@ -470,7 +470,7 @@ typedef enum mk_isolation {
 } mk_isolation;
 
 #define MK_FROM_START INT64_MIN /* `from`: the log start, wherever it is. */
-#define MK_TO_END     (-1) /* `end_offset`: the log end, wherever it is. */
+#define MK_TO_END     (-1)      /* `end_offset`: the log end, wherever it is. */
 #define MK_NO_LIMIT   (-1)
 
 typedef struct mk_cursor mk_cursor; /* Opaque: an offset to read on from. */

@@ -23,6 +23,7 @@
 #include <lua.h>
 
 #include "include/minikafka.h"
+#include "include/minikafka_sim.h"
 
 #if LUA_VERSION_NUM != 504
 #error "minikafka is made for Lua 5.4"
@@ -38,6 +39,8 @@ _Static_assert(sizeof(lua_Integer) == 8, "offsets need 64-bit Lua integers");
 #define LMK_SYSTEM_CLOCK "minikafka.SystemClock"
 #define LMK_RETENTION    "minikafka.RetentionManager"
 #define LMK_COMPACTOR    "minikafka.LogCompactor"
+#define LMK_DISK         "minikafka.SimDisk"
+#define LMK_STATES       "minikafka.crash_states"
 #define LMK_ERROR        "minikafka.error"
 #define LMK_RECORD       "minikafka.record"
 #define LMK_RECORDS      "minikafka.records"
@@ -48,6 +51,8 @@ _Static_assert(sizeof(lua_Integer) == 8, "offsets need 64-bit Lua integers");
 #define LMK_STATS        "minikafka.stats"
 #define LMK_RESULT       "minikafka.result"
 #define LMK_FEATURES     "minikafka.features"
+#define LMK_EVENT        "minikafka.event"
+#define LMK_DISK_STATS   "minikafka.disk_stats"
 
 /* ---- Faults of the caller ---- */
 
@@ -91,20 +96,27 @@ static inline void *lmk_self(lua_State *L, const char *type_name)
 /* ---- Logs and calls ---- */
 
 typedef struct lmk_call lmk_call;
+typedef struct lmk_disk_box lmk_disk_box;
+typedef struct lmk_log_box lmk_log_box;
 
-typedef struct lmk_log_box {
+struct lmk_log_box {
     mk_log *log;    /* Owned; NULL once closed. */
     lmk_call *call; /* Borrowed: the innermost call in progress, or NULL. */
-    bool lua_clock; /* The clock is a Lua value that has to be called. */
+    bool lua_clock; /* A call may run Lua: its clock, or its disk's trace. */
     bool read_only;
-} lmk_log_box;
+    bool telling;              /* Its disk's trace runs, for a call of it. */
+    const lmk_disk_box *disk;  /* Borrowed: a user value holds it. NULL: the
+                                  log is on a real disk. */
+    lmk_log_box *next, **link; /* Borrowed: see lmk_trace. */
+};
 
 /* User values of a log's box. */
 enum {
     LMK_LOG_CLOCK = 1, /* The clock as given. */
     LMK_LOG_DIRECTORY, /* Its name as given. */
     LMK_LOG_READER,    /* The cursor of fetch(), while no fetch() runs. */
-    LMK_LOG_VALUES = LMK_LOG_READER,
+    LMK_LOG_DISK,      /* The simulated disk, or nil. */
+    LMK_LOG_VALUES = LMK_LOG_DISK,
 };
 
 /* A call into the core, while it lasts. Lives on the C stack. */
@@ -117,10 +129,14 @@ struct lmk_call {
     int raised;       /* ... and what a callback has raised, or 0. */
 };
 
+/* Raise BUSY: a trace uses the log whose operation it is told. */
+int lmk_raise_telling(lua_State *L);
+
 /* Begin a call for the log whose box is at `log_index`. It need not be open. */
 static inline void lmk_begin(lmk_call *call, lua_State *L, lmk_log_box *box,
                              int log_index)
 {
+    if (box->telling) lmk_raise_telling(L);
     call->L = L;
     call->box = box;
     call->outer = box->call;
@@ -211,17 +227,36 @@ void lmk_error_register(lua_State *L);
  * fraction. Strings are no numbers. */
 bool lmk_to_integer(lua_State *L, int index, int64_t *out);
 
-int64_t lmk_check_integer(lua_State *L, int arg, const char *name);
+/* What lmk_check_integer() and lmk_opt_bytes() do with what is unusual. */
+int64_t lmk_check_float(lua_State *L, int arg, const char *name);
+void lmk_check_null(lua_State *L, int arg, const char *name);
+
+static inline int64_t lmk_check_integer(lua_State *L, int arg, const char *name)
+{
+    if (lua_isinteger(L, arg)) return lua_tointeger(L, arg);
+    return lmk_check_float(L, arg, name);
+}
+
 int64_t lmk_opt_integer(lua_State *L, int arg, const char *name,
                         int64_t fallback);
 
 /* Return the bytes of a string, or NULL for nil. Valid as long as the string is
  * reachable. */
-const void *lmk_opt_bytes(lua_State *L, int arg, const char *name,
-                          size_t *size);
+static inline const void *lmk_opt_bytes(lua_State *L, int arg, const char *name,
+                                        size_t *size)
+{
+    if (lua_type(L, arg) == LUA_TSTRING) return lua_tolstring(L, arg, size);
+    lmk_check_null(L, arg, name);
+    *size = 0;
+    return NULL;
+}
 
-/* Read a time of a record. Nil is the clock's time. */
-int64_t lmk_to_record_time(int64_t given_ms);
+/* Return a time of a record as the core has it. The core's word for "now" is no
+ * time that a caller may write: it is made one that the core refuses. */
+static inline int64_t lmk_to_record_time(int64_t given_ms)
+{
+    return given_ms == MK_TIMESTAMP_NOW ? MK_TIMESTAMP_NOW + 1 : given_ms;
+}
 
 /* ---- Options ---- */
 
@@ -344,16 +379,21 @@ int64_t lmk_log_end_now(lua_State *L, lmk_log_box *box, int log_index);
 void lmk_push_record_values(lua_State *L, const lmk_cursor_box *box,
                             const mk_record_view *view);
 
-/* Push what every table of a record is made with, and return where that is. */
+/* Push what tables of records are made with, and return how many values that
+ * is. They are upvalues, from number 2 on, of whoever makes such tables. */
 int lmk_push_record_parts(lua_State *L);
 
-/* Push a table of the same values. */
-void lmk_push_record(lua_State *L, int parts, const lmk_cursor_box *box,
+/* Push a table of the same values, or an empty list of such tables with room
+ * for `count`. */
+void lmk_push_record(lua_State *L, const lmk_cursor_box *box,
                      const mk_record_view *view);
+void lmk_push_record_list(lua_State *L, int count);
 
 void lmk_push_batch(lua_State *L, const mk_batch_view *view);
 
-int lmk_log_fetch(lua_State *L);
+/* Add fetch() to the methods of logs, in the table at the top. */
+void lmk_fetch_register(lua_State *L);
+
 int lmk_log_records(lua_State *L);
 int lmk_log_batches(lua_State *L);
 int lmk_log_cursor(lua_State *L);
@@ -400,6 +440,70 @@ int lmk_log_stats(lua_State *L);
 void lmk_clean_register(lua_State *L);
 int lmk_retention_new(lua_State *L);
 int lmk_compactor_new(lua_State *L);
+
+/* ---- Simulated disks ---- */
+
+/* All logs on simulated disks; see lmk_trace. */
+typedef struct lmk_log_list {
+    lmk_log_box *first; /* Borrowed. */
+} lmk_log_list;
+
+struct lmk_disk_box {
+    mk_sim_disk *disk;        /* Counted; NULL once closed. */
+    const lmk_log_list *logs; /* Borrowed: the registry holds it. */
+};
+
+/* User values of a disk's box. */
+enum {
+    LMK_DISK_CLOCK = 1,
+    LMK_DISK_TRACE, /* The function, or nil. */
+    LMK_DISK_VALUES = LMK_DISK_TRACE,
+};
+
+void lmk_disk_register(lua_State *L);
+int lmk_disk_new(lua_State *L);
+
+/* Return the open box that is `self` of a method of disks. */
+lmk_disk_box *lmk_check_self_disk(lua_State *L);
+
+/* Push the box of a disk, closed. */
+lmk_disk_box *lmk_push_disk(lua_State *L);
+
+/* Give the disk at the top its clock: that of the disk at `index` which it was
+ * made from, if that one was given it, else a clock of its own. */
+void lmk_share_clock(lua_State *L, int index);
+
+/* Push the clock that is a disk's own. */
+void lmk_push_disk_clock(lua_State *L, mk_sim_disk *disk);
+
+/* Return the argument that is a path on a disk. */
+const char *lmk_check_path(lua_State *L, int arg);
+
+int lmk_disk_fail(lua_State *L);
+int lmk_disk_damage(lua_State *L);
+int lmk_disk_crash_states(lua_State *L);
+void lmk_states_register(lua_State *L);
+
+/* Read an option that is a profile. */
+bool lmk_option_profile(lua_State *L, int arg, const char *name,
+                        mk_sim_profile *out);
+
+/* ---- Traces ---- */
+
+void lmk_trace_register(lua_State *L);
+int lmk_disk_trace(lua_State *L);
+
+/* Note that the log whose box is at the top is on the disk whose box is at
+ * `disk_index`; or that it is no more. */
+void lmk_link_log(lua_State *L, lmk_log_box *box, int disk_index);
+void lmk_unlink_log(lmk_log_box *box);
+
+/* Return the list. */
+lmk_log_list *lmk_get_logs(lua_State *L);
+
+/* The face of a disk's clock that is a Lua value: logs that call it have it for
+ * their own. */
+mk_clock lmk_clock_of_disk(lua_State *L);
 
 /* ---- What is still to come ---- */
 

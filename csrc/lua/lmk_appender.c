@@ -25,7 +25,8 @@ static appender_box *check_appender(lua_State *L)
 }
 
 /* The same, and begin a call. */
-static mk_appender *enter(lmk_call *call, lua_State *L, appender_box *box)
+static inline mk_appender *enter(lmk_call *call, lua_State *L,
+                                 appender_box *box)
 {
     if (box->appender == NULL) lmk_raise_closed(L, "appender");
     lmk_enter_child(call, L, box->log);
@@ -126,18 +127,20 @@ static int appender_flush(lua_State *L)
     return 2;
 }
 
-/* Close the appender if it is open; the box is closed whatever happens. */
+/* Close the appender if it is open; the box is closed whatever happens. What
+ * lost power has nothing left to be done. */
 static mk_status close_box(lua_State *L, lmk_call *call, mk_error *err)
 {
     appender_box *box = self_appender(L);
-    mk_appender *appender = box->appender;
     mk_status status = MK_OK;
+    mk_appender *appender;
 
-    box->appender = NULL;
     lmk_enter_child(call, L, box->log);
+    appender = box->appender;
+    box->appender = NULL;
     if (appender != NULL) status = mk_appender_close(appender, err);
     lmk_end(call);
-    return status;
+    return status == MK_CRASHED ? MK_OK : status;
 }
 
 /* appender:close() */

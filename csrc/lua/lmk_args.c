@@ -84,7 +84,7 @@ int lmk_type_error(lua_State *L, int arg, const char *name,
     return lmk_arg_error(L, arg, lua_tostring(L, -1));
 }
 
-int64_t lmk_check_integer(lua_State *L, int arg, const char *name)
+int64_t lmk_check_float(lua_State *L, int arg, const char *name)
 {
     int64_t value;
 
@@ -101,19 +101,9 @@ int64_t lmk_opt_integer(lua_State *L, int arg, const char *name,
     return lmk_check_integer(L, arg, name);
 }
 
-const void *lmk_opt_bytes(lua_State *L, int arg, const char *name, size_t *size)
+void lmk_check_null(lua_State *L, int arg, const char *name)
 {
-    *size = 0;
-    if (lua_type(L, arg) == LUA_TSTRING) return lua_tolstring(L, arg, size);
     if (!lua_isnoneornil(L, arg)) {
         lmk_type_error(L, arg, name, "string or nil", arg);
     }
-    return NULL;
-}
-
-/* The core's word for "now" is no time that a caller may write: it is made one
- * that the core refuses. */
-int64_t lmk_to_record_time(int64_t given_ms)
-{
-    return given_ms == MK_TIMESTAMP_NOW ? MK_TIMESTAMP_NOW + 1 : given_ms;
 }

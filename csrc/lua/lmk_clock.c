@@ -8,20 +8,55 @@
 
 /* ---- Our own ---- */
 
+typedef struct clock_box {
+    mk_manual_clock *clock; /* Borrowed: `own`, or the disk's. */
+    mk_manual_clock own;
+    mk_sim_disk *disk; /* Counted: whose clock it is; or NULL. */
+} clock_box;
+
 static mk_manual_clock *self_manual(lua_State *L)
 {
-    return lmk_self(L, LMK_MANUAL_CLOCK);
+    return ((clock_box *)lmk_self(L, LMK_MANUAL_CLOCK))->clock;
+}
+
+static clock_box *push_manual(lua_State *L)
+{
+    clock_box *box = lua_newuserdatauv(L, sizeof *box, 0);
+
+    *box = (clock_box){.disk = NULL};
+    box->clock = &box->own;
+    luaL_setmetatable(L, LMK_MANUAL_CLOCK);
+    return box;
 }
 
 /* ManualClock([start_ms]) */
 int lmk_manual_clock_new(lua_State *L)
 {
     int64_t start_ms = lmk_opt_integer(L, 1, "start_ms", 0);
-    mk_manual_clock *clock = lua_newuserdatauv(L, sizeof *clock, 0);
 
-    clock->now_ms = start_ms;
-    luaL_setmetatable(L, LMK_MANUAL_CLOCK);
+    push_manual(L)->own.now_ms = start_ms;
     return 1;
+}
+
+void lmk_push_disk_clock(lua_State *L, mk_sim_disk *disk)
+{
+    clock_box *box = push_manual(L);
+
+    box->disk = mk_sim_disk_acquire(disk);
+    box->clock = mk_sim_disk_manual_clock(disk);
+}
+
+/* What uses the clock after this, in another finalizer, has a copy. */
+static int manual_collect(lua_State *L)
+{
+    clock_box *box = lmk_self(L, LMK_MANUAL_CLOCK);
+    mk_sim_disk *disk = box->disk;
+
+    box->own = *box->clock;
+    box->clock = &box->own;
+    box->disk = NULL;
+    mk_sim_disk_free(disk);
+    return 0;
 }
 
 static int manual_now_ms(lua_State *L)
@@ -115,10 +150,10 @@ bool lmk_is_clock(lua_State *L, int index)
 
 bool lmk_clock_native(lua_State *L, int index, mk_clock *out)
 {
-    mk_manual_clock *manual = luaL_testudata(L, index, LMK_MANUAL_CLOCK);
+    clock_box *manual = luaL_testudata(L, index, LMK_MANUAL_CLOCK);
 
     if (manual != NULL) {
-        *out = mk_clock_manual(manual);
+        *out = mk_clock_manual(manual->clock);
         return true;
     }
     if (luaL_testudata(L, index, LMK_SYSTEM_CLOCK) == NULL) return false;
@@ -214,6 +249,7 @@ void lmk_clock_register(lua_State *L)
     };
     static const luaL_Reg manual_meta[] = {
         {"__tostring", manual_tostring},
+        {"__gc", manual_collect},
         {NULL, NULL},
     };
     static const luaL_Reg system_methods[] = {

@@ -9,8 +9,9 @@
 
 /* Types that are tables; their __tostring is written in Lua. */
 static const char *const tables[] = {
-    LMK_RECORD, LMK_RECORDS, LMK_BATCH,  LMK_SEGMENT,  LMK_SEGMENTS,
-    LMK_CONFIG, LMK_STATS,   LMK_RESULT, LMK_FEATURES, NULL,
+    LMK_RECORD,   LMK_RECORDS, LMK_BATCH,      LMK_SEGMENT,
+    LMK_SEGMENTS, LMK_CONFIG,  LMK_STATS,      LMK_RESULT,
+    LMK_FEATURES, LMK_EVENT,   LMK_DISK_STATS, NULL,
 };
 
 static void register_tables(lua_State *L)
@@ -55,8 +56,8 @@ static int integer(lua_State *L)
 static int features(lua_State *L)
 {
     static const char *const parts[] = {
-        "gzip",     "kafka_cleaner", "log_dir",      "lz4",  "policies",
-        "sim_disk", "snappy",        "transactions", "zstd", NULL,
+        "gzip",   "kafka_cleaner", "log_dir", "lz4", "policies",
+        "snappy", "transactions",  "zstd",    NULL,
     };
 
     lua_newtable(L);
@@ -64,6 +65,8 @@ static int features(lua_State *L)
         lua_pushboolean(L, false);
         lua_setfield(L, -2, parts[i]);
     }
+    lua_pushboolean(L, true);
+    lua_setfield(L, -2, "sim_disk");
     luaL_setmetatable(L, LMK_FEATURES);
     return 1;
 }
@@ -75,6 +78,7 @@ static void push_public(lua_State *L)
         {"open", lmk_log_open},
         {"ManualClock", lmk_manual_clock_new},
         {"SystemClock", lmk_system_clock_new},
+        {"SimDisk", lmk_disk_new},
         {"RetentionManager", lmk_retention_new},
         {"LogCompactor", lmk_compactor_new},
         {"features", features},
@@ -105,6 +109,9 @@ int luaopen_minikafka_core(lua_State *L)
     lmk_error_register(L);
     register_tables(L);
     lmk_clock_register(L);
+    lmk_trace_register(L);
+    lmk_disk_register(L);
+    lmk_states_register(L);
     lmk_log_register(L);
     lmk_cursor_register(L);
     lmk_appender_register(L);

@@ -85,8 +85,10 @@ int lmk_log_get_config(lua_State *L)
 {
     lmk_log_box *box = lmk_check_self_log(L);
     mk_config config;
+    lmk_call call;
 
-    mk_log_get_config(box->log, &config);
+    mk_log_get_config(lmk_enter(&call, L, box, 1), &config);
+    lmk_end(&call);
     lmk_push_config(L, &config);
     return 1;
 }

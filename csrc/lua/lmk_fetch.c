@@ -8,6 +8,9 @@
  */
 #include "lua/lmk.h"
 
+/* The list has room for so many records at once, and grows from there. */
+#define LIST_ROOM 16
+
 typedef struct fetch_options {
     int64_t max_records, max_bytes, end_offset;
 } fetch_options;
@@ -86,7 +89,7 @@ static void seek(lua_State *L, lmk_cursor_box *reader, int index,
 }
 
 /* Add the run's records to the list at the top. */
-static void read_records(lua_State *L, int parts, lmk_cursor_box *reader,
+static void read_records(lua_State *L, lmk_cursor_box *reader,
                          int64_t max_records)
 {
     for (int64_t i = 1; i <= max_records; i++) {
@@ -100,29 +103,36 @@ static void read_records(lua_State *L, int parts, lmk_cursor_box *reader,
         lmk_end(&call);
         if (status == MK_END) return;
         if (status != MK_OK) lmk_call_raise(&call, status, &err);
-        lmk_push_record(L, parts, reader, &view);
+        lmk_push_record(L, reader, &view);
         lua_rawseti(L, -2, i);
     }
 }
 
 /* log:fetch(offset [, max_records] [, options]) -> records, next offset */
-int lmk_log_fetch(lua_State *L)
+static int log_fetch(lua_State *L)
 {
     lmk_cursor_box *reader;
     fetch_options options;
+    int room = LIST_ROOM;
     int64_t offset;
-    int index, parts;
+    int index;
 
     lmk_check_self_log(L);
     offset = check_arguments(L, &options);
     reader = push_reader(L);
     index = lua_gettop(L);
     seek(L, reader, index, offset, &options);
-    parts = lmk_push_record_parts(L);
-    lua_newtable(L);
-    luaL_setmetatable(L, LMK_RECORDS);
-    read_records(L, parts, reader, options.max_records);
+    if (options.max_records < room) room = (int)options.max_records;
+    lmk_push_record_list(L, room);
+    read_records(L, reader, options.max_records);
     lua_pushinteger(L, mk_cursor_next_offset(reader->cursor));
     put_reader(L, index);
     return 2;
+}
+
+void lmk_fetch_register(lua_State *L)
+{
+    luaL_getmetatable(L, LMK_LOG);
+    lua_pushcclosure(L, log_fetch, 1 + lmk_push_record_parts(L));
+    lua_setfield(L, -2, "fetch");
 }

@@ -62,22 +62,34 @@ static void check_open_flags(lua_State *L, mk_open_options *out)
                            &max_open_files)) {
         out->max_open_files = (size_t)max_open_files;
     }
-    if (lmk_push_option(L, 2, "io")) {
-        if (lua_type(L, -1) != LUA_TUSERDATA) {
-            lmk_option_error(L, 2, "io", "disk");
-        }
-        lmk_refuse_option(L, 2, "io");
-    }
 }
 
-/* Push the clock option, or the system's clock. */
-static void push_clock_option(lua_State *L)
+/* Push the disk option, or nothing; return where it is. */
+static int push_disk_option(lua_State *L)
 {
-    if (!lmk_push_option(L, 2, "clock")) {
-        lmk_system_clock_new(L);
-    } else if (!lmk_is_clock(L, lua_gettop(L))) {
-        lmk_option_error(L, 2, "clock", "clock");
+    if (!lmk_push_option(L, 2, "io")) return 0;
+    if (luaL_testudata(L, -1, LMK_DISK) == NULL) {
+        lmk_option_error(L, 2, "io", LMK_DISK);
     }
+    return lua_gettop(L);
+}
+
+/* Push the clock option; left out it is that of the machine. Return whether it
+ * was given. */
+static bool push_clock_option(lua_State *L, int disk)
+{
+    bool given = lmk_push_option(L, 2, "clock");
+
+    if (given) {
+        if (!lmk_is_clock(L, lua_gettop(L))) {
+            lmk_option_error(L, 2, "clock", "clock");
+        }
+    } else if (disk != 0) {
+        lua_getiuservalue(L, disk, LMK_DISK_CLOCK);
+    } else {
+        lmk_system_clock_new(L);
+    }
+    return given;
 }
 
 /* Push the progress option, or nothing; return where it is. */
@@ -104,6 +116,36 @@ static lmk_log_box *push_box(lua_State *L)
     return box;
 }
 
+/* Give the log the clock of its box. With `!given` it is its disk's, of which
+ * the environment knows; but it may have to be called, too. */
+static void set_clock(lua_State *L, lmk_log_box *box, bool given,
+                      mk_open_options *options)
+{
+    mk_clock clock;
+
+    lua_getiuservalue(L, -1, LMK_LOG_CLOCK);
+    if (!lmk_clock_native(L, lua_gettop(L), &clock)) {
+        box->lua_clock = true;
+        clock = lmk_clock_of_log(box);
+    }
+    if (given) options->clock = clock;
+    lua_pop(L, 1);
+}
+
+/* Open a log on a disk; NULL is the machine's. */
+static mk_status open_on(const lmk_disk_box *disk, const char *directory,
+                         mk_open_options *options, mk_log **out, mk_error *err)
+{
+    mk_status status;
+
+    if (disk == NULL) return mk_log_open(directory, options, out, err);
+    status = mk_env_new_sim(disk->disk, &options->env, err);
+    if (status != MK_OK) return status;
+    status = mk_log_open(directory, options, out, err);
+    mk_env_free(options->env);
+    return status;
+}
+
 /* open(directory [, options]) -> log */
 int lmk_log_open(lua_State *L)
 {
@@ -113,11 +155,12 @@ int lmk_log_open(lua_State *L)
     static const lmk_names known = {names, true};
     const char *directory = check_directory(L);
     mk_open_options options;
+    bool clock_given;
     lmk_log_box *box;
     mk_status status;
     lmk_call call;
     mk_error err;
-    int progress;
+    int progress, disk;
 
     lua_settop(L, 2);
     mk_open_options_default(&options);
@@ -125,20 +168,18 @@ int lmk_log_open(lua_State *L)
     lmk_check_settings(L, 2, &options.config);
     check_open_flags(L, &options);
     progress = push_progress_option(L);
-    push_clock_option(L);
+    disk = push_disk_option(L);
+    clock_given = push_clock_option(L, disk);
     box = push_box(L);
     box->read_only = options.read_only;
-    lua_getiuservalue(L, -1, LMK_LOG_CLOCK);
-    if (!lmk_clock_native(L, lua_gettop(L), &options.clock)) {
-        box->lua_clock = true;
-        options.clock = lmk_clock_of_log(box);
-    }
-    lua_pop(L, 1);
+    set_clock(L, box, disk == 0 || clock_given, &options);
     if (progress != 0) options.progress = lmk_call_progress(box);
+    if (disk != 0) lmk_link_log(L, box, disk);
 
     lmk_begin(&call, L, box, lua_gettop(L));
     call.progress = progress;
-    status = mk_log_open(directory, &options, &box->log, &err);
+    status = open_on(box->disk, directory, &options, &box->log, &err);
+    if (status != MK_OK) lmk_unlink_log(box);
     lmk_finish(&call, status, &err);
     return 1;
 }
@@ -156,19 +197,22 @@ static void close_reader(lua_State *L)
     lua_pop(L, 1);
 }
 
-/* Close the log if it is open; the box is closed whatever happens. */
+/* Close the log if it is open; the box is closed whatever happens. What lost
+ * power has nothing left to be done. */
 static mk_status close_box(lua_State *L, lmk_call *call, mk_error *err)
 {
     lmk_log_box *box = self_log(L);
-    mk_log *log = box->log;
     mk_status status = MK_OK;
+    mk_log *log;
 
+    lmk_begin(call, L, box, 1);
+    log = box->log;
     box->log = NULL;
     close_reader(L);
-    lmk_begin(call, L, box, 1);
     if (log != NULL) status = mk_log_close(log, err);
     lmk_end(call);
-    return status;
+    lmk_unlink_log(box);
+    return status == MK_CRASHED ? MK_OK : status;
 }
 
 /* log:close() */
@@ -201,6 +245,7 @@ static int log_collect(lua_State *L)
     mk_log *log = box->log;
 
     box->log = NULL;
+    lmk_unlink_log(box);
     mk_log_abandon(log);
     return 0;
 }
@@ -208,13 +253,21 @@ static int log_collect(lua_State *L)
 static int log_tostring(lua_State *L)
 {
     lmk_log_box *box = self_log(L);
+    mk_status status = MK_OK;
     const char *name;
     mk_log_info info;
 
     lua_getiuservalue(L, 1, LMK_LOG_DIRECTORY);
     name = lua_tostring(L, -1);
-    if (box->log == NULL || mk_log_get_info(box->log, &info, NULL) != MK_OK) {
-        lua_pushfstring(L, "%s(%s) (closed)", LMK_LOG, name);
+    if (box->telling) {
+        lua_pushfstring(L, "%s(%s)", LMK_LOG, name);
+        return 1;
+    }
+    if (box->log == NULL) status = MK_CLOSED;
+    if (status == MK_OK) status = mk_log_get_info(box->log, &info, NULL);
+    if (status != MK_OK) {
+        lua_pushfstring(L, "%s(%s) (%s)", LMK_LOG, name,
+                        status == MK_CRASHED ? "crashed" : "closed");
         return 1;
     }
     lua_pushfstring(
@@ -378,7 +431,6 @@ void lmk_log_register(lua_State *L)
         {"cursor", lmk_log_cursor},
         {"delete_closed_segments", lmk_log_delete_closed_segments},
         {"delete_records", lmk_log_delete_records},
-        {"fetch", lmk_log_fetch},
         {"flush", lmk_log_flush},
         {"offset_for_timestamp", lmk_log_offset_for_timestamp},
         {"offset_of_max_timestamp", lmk_log_offset_of_max_timestamp},
@@ -414,6 +466,7 @@ void lmk_log_register(lua_State *L)
     static const lmk_type type = {LMK_LOG, methods, fields, meta};
 
     lmk_type_register(L, &type);
+    lmk_fetch_register(L);
     lmk_pending_methods(L);
     lua_pop(L, 1);
 }

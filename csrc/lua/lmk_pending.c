@@ -27,8 +27,7 @@ static const char *const methods[] = {
 };
 
 static const char *const functions[] = {
-    "LogCleaner", "LogDir", "SimDisk",  "draw", "explore",
-    "repair",     "report", "simulate", NULL,
+    "LogCleaner", "LogDir", "draw", "repair", "report", "simulate", NULL,
 };
 
 static const char *const policies[] = {

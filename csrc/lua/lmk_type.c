@@ -12,7 +12,7 @@ static int type_index(lua_State *L)
 {
     lua_CFunction getter;
 
-    lua_settop(L, 2);
+    /* Nearly all that is looked up are methods. */
     lua_pushvalue(L, 2);
     if (lua_rawget(L, lua_upvalueindex(2)) != LUA_TNIL) return 1;
     lua_pushvalue(L, 2);

@@ -83,8 +83,9 @@ void lmk_push_record_values(lua_State *L, const lmk_cursor_box *box,
 
 /* ---- Tables of records ---- */
 
-/* What lmk_push_record_parts() pushes, in its order. */
+/* The upvalues that lmk_push_record_parts() pushes, in its order. */
 enum {
+    PART_LIST_METATABLE = 2,
     PART_METATABLE,
     PART_OFFSET,
     PART_TIMESTAMP,
@@ -95,47 +96,58 @@ enum {
 
 int lmk_push_record_parts(lua_State *L)
 {
-    int parts = lua_gettop(L) + 1;
-
+    luaL_getmetatable(L, LMK_RECORDS);
     luaL_getmetatable(L, LMK_RECORD);
     lua_pushliteral(L, "offset");
     lua_pushliteral(L, "timestamp_ms");
     lua_pushliteral(L, "key");
     lua_pushliteral(L, "value");
     lua_pushliteral(L, "headers");
-    return parts;
+    return PART_HEADERS - PART_LIST_METATABLE + 1;
 }
 
-static void set_bytes(lua_State *L, int name, const lmk_cursor_box *box,
+static void push_part(lua_State *L, int part)
+{
+    lua_pushvalue(L, lua_upvalueindex(part));
+}
+
+static void set_bytes(lua_State *L, int part, const lmk_cursor_box *box,
                       uint64_t moves, const uint8_t *data, size_t size)
 {
     if (data == NULL) return;
-    lua_pushvalue(L, name);
+    push_part(L, part);
     check_unmoved(L, box, moves);
     lua_pushlstring(L, (const char *)data, size);
     lua_rawset(L, -3);
 }
 
-void lmk_push_record(lua_State *L, int parts, const lmk_cursor_box *box,
+void lmk_push_record(lua_State *L, const lmk_cursor_box *box,
                      const mk_record_view *view)
 {
     uint64_t moves = box->moves;
 
     lua_createtable(L, 0, view->header_count == 0 ? 4 : 5);
-    lua_pushvalue(L, parts + PART_OFFSET);
+    push_part(L, PART_OFFSET);
     lua_pushinteger(L, view->offset);
     lua_rawset(L, -3);
-    lua_pushvalue(L, parts + PART_TIMESTAMP);
+    push_part(L, PART_TIMESTAMP);
     lua_pushinteger(L, view->timestamp_ms);
     lua_rawset(L, -3);
-    set_bytes(L, parts + PART_KEY, box, moves, view->key, view->key_size);
-    set_bytes(L, parts + PART_VALUE, box, moves, view->value, view->value_size);
+    set_bytes(L, PART_KEY, box, moves, view->key, view->key_size);
+    set_bytes(L, PART_VALUE, box, moves, view->value, view->value_size);
     if (view->header_count > 0) {
-        lua_pushvalue(L, parts + PART_HEADERS);
+        push_part(L, PART_HEADERS);
         push_headers(L, box, moves, view);
         lua_rawset(L, -3);
     }
-    lua_pushvalue(L, parts + PART_METATABLE);
+    push_part(L, PART_METATABLE);
+    lua_setmetatable(L, -2);
+}
+
+void lmk_push_record_list(lua_State *L, int count)
+{
+    lua_createtable(L, count, 0);
+    push_part(L, PART_LIST_METATABLE);
     lua_setmetatable(L, -2);
 }
 

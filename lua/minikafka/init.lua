@@ -7,6 +7,7 @@
 -- This file puts the module together; the work is done in minikafka.core (C).
 
 local core = require "minikafka.core"
+local explore = require "minikafka.explore"
 local keys = require "minikafka.keys"
 local view = require "minikafka.view"
 local workload = require "minikafka.workload"
@@ -21,6 +22,9 @@ end
 
 --- The log of one partition: `PartitionLog.open` is `open`.
 minikafka.PartitionLog = { open = minikafka.open }
+
+--- Crash a program at every step: see minikafka.explore.
+minikafka.explore = explore
 
 --- Made-up records: see minikafka.workload.
 minikafka.workload = workload

@@ -122,6 +122,37 @@ local function result(r)
   return #lines > 0 and table.concat(lines, "\n") or "nothing to clean up"
 end
 
+--- An operation of a simulated disk.
+local function event(e)
+  local line = ("%s %s %s"):format(e.step, e.op, e.path)
+  if e.to then
+    line = line .. " to " .. tostring(e.to)
+  end
+  if e.size then
+    line = line .. ": " .. counted(e.size, "byte")
+  end
+  if e.position then
+    line = line .. " at " .. tostring(e.position)
+  end
+  return e.errno and line .. ", " .. tostring(e.errno) or line
+end
+
+--- As facts, but the operations that there were in one line.
+local function disk_stats(s)
+  local shown, done = {}, {}
+  for name, value in pairs(s) do
+    shown[name] = value
+  end
+  for name, count in pairs(type(s.operations) == "table" and s.operations or {}) do
+    if count ~= 0 then
+      done[#done + 1] = ("%s %s"):format(name, count)
+    end
+  end
+  table.sort(done)
+  shown.operations = table.concat(done, ", ")
+  return facts(shown)
+end
+
 local views = {
   record = record,
   records = records,
@@ -131,6 +162,8 @@ local views = {
   config = facts,
   stats = facts,
   features = facts,
+  event = event,
+  disk_stats = disk_stats,
   result = result,
 }
 
