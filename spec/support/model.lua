@@ -233,14 +233,19 @@ function model:delete_closed_segments(bases)
   return drop(self, count)
 end
 
+-- Closed segments wholly below the start go, at a deletion or at an opening.
+function model:drop_below()
+  while self.segments[2] and self.segments[2].base <= self.log_start_offset do
+    table.remove(self.segments, 1)
+  end
+end
+
 function model:delete_records(before_offset)
   if before_offset > self.log_end_offset then
     return nil, "OFFSET_OUT_OF_RANGE"
   elseif before_offset > self.log_start_offset then
-    while self.segments[2] and self.segments[2].base <= before_offset do
-      table.remove(self.segments, 1)
-    end
     self.log_start_offset = before_offset
+    self:drop_below()
   end
   return true
 end
