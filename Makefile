@@ -150,7 +150,8 @@ test-c: $(TESTS) ## the C tests
 run-tests-c: $(TESTS:%=%.run)
 
 $(BUILD)/spec/test_%.run: $(BUILD)/spec/test_%
-	$(Q)$(RUNNER) ./$< >$@.out 2>&1; status=$$?; cat $@.out; rm -f $@.out; \
+	$(Q)out=$$(mktemp); $(RUNNER) ./$< >$$out 2>&1; status=$$?; \
+	    cat $$out; rm -f $$out; \
 	    [ $$status = 0 ] || echo "$<: failed"; exit $$status
 
 SPEC ?= spec
