@@ -30,15 +30,15 @@ const char *mk_status_text(mk_status status)
 }
 
 /* The errors that a disk can be expected to report. */
-#define ERRNO_MAP(X)                                                          \
-    X(EACCES)                                                                 \
-    X(EAGAIN)                                                                 \
-    X(EBADF)                                                                  \
-    X(EBUSY) X(EDQUOT) X(EEXIST) X(EFAULT) X(EFBIG) X(EINTR) X(EINVAL) X(EIO) \
-        X(EISDIR) X(ELOOP) X(EMFILE) X(EMLINK) X(ENAMETOOLONG) X(ENFILE)      \
-            X(ENODEV) X(ENOENT) X(ENOLCK) X(ENOMEM) X(ENOSPC) X(ENOSYS)       \
-                X(ENOTDIR) X(ENOTEMPTY) X(ENOTSUP) X(ENXIO) X(EOVERFLOW)      \
-                    X(EPERM) X(EPIPE) X(EROFS) X(ESTALE) X(ETXTBSY) X(EXDEV)
+/* clang-format off */
+#define ERRNO_MAP(X)                                                         \
+    X(EACCES) X(EAGAIN) X(EBADF) X(EBUSY) X(EDQUOT) X(EEXIST) X(EFAULT)      \
+    X(EFBIG) X(EINTR) X(EINVAL) X(EIO) X(EISDIR) X(ELOOP) X(EMFILE)          \
+    X(EMLINK) X(ENAMETOOLONG) X(ENFILE) X(ENODEV) X(ENOENT) X(ENOLCK)        \
+    X(ENOMEM) X(ENOSPC) X(ENOSYS) X(ENOTDIR) X(ENOTEMPTY) X(ENOTSUP)         \
+    X(ENXIO) X(EOVERFLOW) X(EPERM) X(EPIPE) X(EROFS) X(ESTALE) X(ETXTBSY)    \
+    X(EXDEV)
+/* clang-format on */
 
 const char *mk_errno_name(int os_errno)
 {

@@ -24,14 +24,12 @@
 #include "base/heap.h"
 
 /* The words of traces and injected faults. */
-#define MK_VFS_OPERATIONS(X)                                                  \
-    X(open)                                                                   \
-    X(read)                                                                   \
-    X(write)                                                                  \
-    X(truncate)                                                               \
-    X(allocate)                                                               \
-    X(fsync) X(fdatasync) X(fsync_dir) X(utime) X(rename) X(exchange) X(link) \
-        X(unlink) X(mkdir) X(rmdir) X(list) X(stat) X(lock) X(close)
+/* clang-format off */
+#define MK_VFS_OPERATIONS(X)                                                 \
+    X(open) X(read) X(write) X(truncate) X(allocate) X(fsync) X(fdatasync)   \
+    X(fsync_dir) X(utime) X(rename) X(exchange) X(link) X(unlink) X(mkdir)   \
+    X(rmdir) X(list) X(stat) X(lock) X(close)
+/* clang-format on */
 
 /* Every sync has a name, so that a test can leave out one and show what
  * breaks. */
