@@ -56,7 +56,7 @@ endif
 LUA_CFLAGS := $(if $(LUA_INCDIR),-I$(LUA_INCDIR))
 
 # What Lua needs to find this checkout's build, and nothing installed before it.
-LUA_ENV := LUA="$(LUA)" CC="$(CC)" MINIKAFKA_CFLAGS="$(CFLAGS)" \
+LUA_ENV := MINIKAFKA_LUA="$(LUA)" CC="$(CC)" MINIKAFKA_CFLAGS="$(CFLAGS)" \
            MINIKAFKA_BUILD="$(CURDIR)/$(BUILD)" \
            LUA_PATH_5_4="$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;" \
            LUA_CPATH_5_4="$(CURDIR)/$(BUILD)/?.so;;"

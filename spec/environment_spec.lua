@@ -160,6 +160,10 @@ describe("the environment", function()
   end)
 
   it("B65: another user's directory is read, and left alone", function()
+    local as_nobody = "exec setpriv --reuid 65534 --regid 65534 --clear-groups"
+    if tmp.child("require 'minikafka' io.write('ready')", as_nobody) ~= "ready" then
+      return pending("another user cannot run Lua in this place")
+    end
     local dir = tmp.path()
     local log = open({ index_interval_bytes = 1 }, dir)
     fill(log, 20)
@@ -182,7 +186,7 @@ describe("the environment", function()
         _, raised = pcall(minikafka.open, %q)
         io.write(raised.code, " ", raised.errno)
       ]]):format(each, each),
-        "exec setpriv --reuid 65534 --regid 65534 --clear-groups")
+        as_nobody)
       assert.equal("20 v19 READ_ONLY IO EACCES", text)
       assert.equal(before, tmp.fingerprint(each))
     end

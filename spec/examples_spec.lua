@@ -2,7 +2,7 @@
 
 local ROOT = io.popen("pwd"):read("l")
 local BUILD = os.getenv("MINIKAFKA_BUILD") or ROOT .. "/build/release"
-local LUA = os.getenv("LUA") or "lua5.4"
+local LUA = os.getenv("MINIKAFKA_LUA") or "lua5.4"
 
 local PATHS = ("LUA_PATH_5_4='%s/lua/?.lua;%s/lua/?/init.lua;;' LUA_CPATH_5_4='%s/?.so;;'")
                 :format(ROOT, ROOT, BUILD)
