@@ -175,9 +175,11 @@ static void test_configure(void **state)
     close_log(world);
     world->options.read_only = true;
     open_log(world);
-    config.segment_bytes = 100;
+    config.segment_bytes = 99;
     assert_int_equal(mk_log_configure(world->log, &config, &world->err),
                      MK_READ_ONLY);
+    mk_log_get_config(world->log, &seen);
+    assert_true(seen.segment_bytes != 99);
 }
 
 /* ---- Waiting ---- */

@@ -359,6 +359,24 @@ static void test_retention_takes_the_place(void **state)
     mk_cursor_close(cursor);
 }
 
+/* The same within a segment, for who has not read there yet. */
+static void test_the_start_moves_under_a_cursor(void **state)
+{
+    log_world *world = *state;
+    mk_record_view view;
+    mk_cursor *cursor;
+
+    open_log(world);
+    fill(world, "a=0 b=1 c=2");
+    cursor = open_cursor(world, 0);
+    assert_ok(world, mk_log_delete_records(world->log, 2, &world->err));
+    assert_int_equal(mk_cursor_next(cursor, &view, &world->err),
+                     MK_OFFSET_OUT_OF_RANGE);
+    assert_int_equal(world->err.requested, 0);
+    assert_int_equal(world->err.log_start_offset, 2);
+    mk_cursor_close(cursor);
+}
+
 /* Whatever was read ahead before a truncation is not given after it. */
 static void test_truncation_voids_what_was_read(void **state)
 {
@@ -486,6 +504,7 @@ int main(void)
         log_test(test_options_are_checked),
         log_test(test_batches_and_records_in_turn),
         log_test(test_retention_takes_the_place),
+        log_test(test_the_start_moves_under_a_cursor),
         log_test(test_truncation_voids_what_was_read),
         log_test(test_compaction_under_a_cursor),
         log_test(test_damage_stops_a_cursor),

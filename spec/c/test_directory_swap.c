@@ -108,6 +108,29 @@ static void test_two_renames(void **state)
     assert_int_equal(wrap_count(&world->wrap, WRAP_rename, ".new.t-0"), 2);
 }
 
+/* Note when a stranger's file is not where it belongs. */
+static void look_for_notes(void *context, const wrap_call *call)
+{
+    log_world *world = context;
+
+    (void)call;
+    world->asked += !exists(file_of(world, "notes.txt"));
+}
+
+/* A stranger's file is never missing, if names can be exchanged. */
+static void test_strangers_are_always_there(void **state)
+{
+    log_world *world = *state;
+
+    make_log(world);
+    world->asked = 0;
+    world->wrap.context = world;
+    world->wrap.before = look_for_notes;
+    assert_ok(world, compact(world));
+    world->wrap.before = NULL;
+    assert_int_equal(world->asked, 1); /* The clock was, once. */
+}
+
 /* Without a closed segment nothing is done. */
 static void test_nothing_to_compact(void **state)
 {
@@ -523,9 +546,10 @@ static void test_the_hook_may_close(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[WAY_COUNT + 10] = {
+    struct CMUnitTest tests[WAY_COUNT + 11] = {
         [WAY_COUNT] = log_test(test_exchange),
         log_test(test_two_renames),
+        log_test(test_strangers_are_always_there),
         log_test(test_nothing_to_compact),
         log_test(test_syncs_stand_in_order),
         log_test(test_the_first_rename_is_undone),
