@@ -388,7 +388,7 @@ static mk_status merge_sets(mk_log *log, mk_segment *const *segments,
                      sizeof *segments, err);
     *out = array;
     if (status != MK_OK) return status;
-    memcpy(*out, segments, count * sizeof *segments);
+    if (count > 0) memcpy(*out, segments, count * sizeof *segments);
     memcpy(*out + count, log->segments + source_count, kept * sizeof *segments);
     return MK_OK;
 }
