@@ -100,15 +100,4 @@ static inline const uint8_t *mk_varint_read_roomy(const uint8_t *bytes,
     return mk_varint_read(bytes, bytes + MK_VARINT_SIZE_MAX, out);
 }
 
-/* The same where MK_VARLONG_SIZE_MAX bytes can be read. */
-static inline const uint8_t *mk_varlong_read_roomy(const uint8_t *bytes,
-                                                   uint64_t *out)
-{
-    *out = bytes[0];
-    if (bytes[0] < 0x80) return bytes + 1;
-    *out = (bytes[0] & 0x7fu) | (uint32_t)bytes[1] << 7;
-    if (MK_LIKELY(bytes[1] < 0x80)) return bytes + 2;
-    return mk_varlong_read(bytes, bytes + MK_VARLONG_SIZE_MAX, out);
-}
-
 #endif /* MK_CODEC_VARINT_H */

@@ -58,15 +58,16 @@ typedef struct integer_kind {
     size_t size_max;
     const uint8_t *(*read)(const uint8_t *bytes, const uint8_t *end,
                            uint64_t *out);
+    /* NULL: there is no such way. */
     const uint8_t *(*read_roomy)(const uint8_t *bytes, uint64_t *out);
 } integer_kind;
 
 static const integer_kind varint = {MK_VARINT_SIZE_MAX, mk_varint_read,
                                     mk_varint_read_roomy};
 static const integer_kind varlong = {MK_VARLONG_SIZE_MAX, mk_varlong_read,
-                                     mk_varlong_read_roomy};
+                                     NULL};
 
-/* Is it a number of that kind, all `size` bytes of it? Both ways to read must
+/* Is it a number of that kind, all `size` bytes of it? All ways to read must
  * say the same. */
 static bool reads(const integer_kind *kind, const uint8_t *bytes, size_t size,
                   int64_t *out)
@@ -78,7 +79,7 @@ static bool reads(const integer_kind *kind, const uint8_t *bytes, size_t size,
     const uint8_t *end;
 
     assert_true(next == NULL || next == block + size);
-    if (size <= kind->size_max) {
+    if (kind->read_roomy != NULL && size <= kind->size_max) {
         memset(roomy, 0xff, sizeof roomy);
         memcpy(roomy, bytes, size);
         end = kind->read_roomy(roomy, &fast);
