@@ -201,7 +201,10 @@ static mk_status open_fresh(mk_log *log, const char *path, mk_file **out,
     if (status != MK_OK) return status;
     status = mk_file_stat_open(*out, &stat, err);
     if (status == MK_OK && stat.size == 0) return MK_OK;
-    if (status == MK_OK) {
+    if (status != MK_OK) {
+        /* Is it ours to remove? Nothing may be appended beyond it. */
+        mk_log_refuse_locked(log, err);
+    } else {
         status = mk_fail_errno(err, EEXIST, path, "create %s", path);
     }
     (void)mk_file_close(*out, NULL); /* The first error counts. */
@@ -241,9 +244,12 @@ mk_status mk_log_create_active_locked(mk_log *log, int64_t base_offset,
 failed:
     mk_segment_free(segment);
     if (file != NULL) {
-        /* The first error counts. A file that stays is empty, or refused. */
+        /* The first error counts. Nothing may be appended beyond a file that
+         * stays. */
         (void)mk_file_close(file, NULL);
-        (void)!mk_vfs_unlink(log->vfs, path, NULL);
+        if (mk_vfs_unlink(log->vfs, path, NULL) != MK_OK) {
+            mk_log_refuse_locked(log, err);
+        }
     }
     return status;
 }
