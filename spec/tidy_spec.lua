@@ -25,7 +25,7 @@ local TESTED_BY = {
   ["os/vfs"] = "spec/c/test_vfs_sim.c",
   ["log/batch_cache"] = "spec/read_spec.lua",
   ["log/log"] = "spec/handles_spec.lua",
-  ["log/refresh"] = "spec/read_only_spec.lua",
+  ["log/refresh"] = "spec/c/test_read_only.c",
   ["log/walk"] = "spec/read_spec.lua",
 }
 -- It ends the process; it acts on the compiler.

@@ -80,7 +80,7 @@ mk_status mk_log_get_info(mk_log *log, mk_log_info *out, mk_error *err)
 
 const char *mk_log_directory(const mk_log *log)
 {
-    return log->directory;
+    return log->place;
 }
 
 void mk_log_get_config(mk_log *log, mk_config *out)

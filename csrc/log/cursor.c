@@ -20,6 +20,8 @@ static void begin_sampling(mk_cursor *cursor)
 
     cursor->sampled = 0;
     cursor->sample_count = 0;
+    /* Under a reader, others may put other bytes in the same place. */
+    if (log->read_only) return;
     if (cursor->walk.batch.record_count < MK_SAMPLE_OFFSETS) return;
     if (cursor->samples == NULL) {
         cursor->samples =
@@ -483,10 +485,15 @@ static mk_status go_locked(mk_cursor *cursor, int64_t offset, mk_error *err)
 mk_status mk_cursor_go_to_start(mk_cursor *cursor, mk_error *err)
 {
     mk_log *log = cursor->walk.log;
+    int64_t start;
     mk_status status;
 
     mk_mutex_lock(&log->mutex);
-    status = go_locked(cursor, log->log_start_offset, err);
+    do { /* Under a reader, the start may move on. */
+        start = log->log_start_offset;
+        status = go_locked(cursor, start, err);
+    } while (status == MK_OFFSET_OUT_OF_RANGE &&
+             start != log->log_start_offset);
     mk_mutex_unlock(&log->mutex);
     return status;
 }

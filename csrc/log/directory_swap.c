@@ -540,7 +540,6 @@ mk_status mk_directory_swap_clean(mk_log *log, mk_error *err)
     bool there, empty = false;
     mk_status status;
 
-    if (log->read_only) return MK_OK;
     status = phase_of(log, log->directory, &live, err);
     if (status != MK_OK) return status;
     for (int i = MK_SIBLING_NEW; i <= MK_SIBLING_OLD; i++) {

@@ -8,6 +8,7 @@
 #include "log/directory_swap.h"
 #include "log/flush.h"
 #include "log/recovery.h"
+#include "log/refresh.h"
 
 #include "base/poison.h"
 
@@ -38,7 +39,7 @@ static mk_status find_directory(mk_log *log, bool create, mk_error *err)
     mk_file_stat stat;
     mk_status status = mk_vfs_stat(log->vfs, log->directory, &stat, err);
 
-    if (status == MK_NOT_FOUND && create && !log->read_only) {
+    if (status == MK_NOT_FOUND && create) {
         return make_directory(log->vfs, log->directory, err);
     }
     if (status != MK_OK) return status;
@@ -54,7 +55,7 @@ static mk_status lock_directory(mk_log *log, mk_error *err)
     char path[MK_PATH_MAX];
     mk_status status;
 
-    if (log->read_only || log->lock != NULL) return MK_OK;
+    if (log->lock != NULL) return MK_OK;
     status = mk_name_join(path, sizeof path, log->directory, MK_NAME_LOCK, err);
     if (status != MK_OK) return status;
     return mk_vfs_lock(log->vfs, path, log->env->holder, &log->lock, err);
@@ -105,8 +106,11 @@ static mk_status set_directory(mk_log *log, const char *directory,
         mk_vfs_resolve(log->vfs, directory, path, sizeof path, err);
 
     if (status != MK_OK) return status;
+    log->place = mk_copy_string(&log->heap, path);
     log->directory = mk_copy_string(&log->heap, path);
-    return log->directory != NULL ? MK_OK : mk_fail_memory(err, sizeof path);
+    return log->place != NULL && log->directory != NULL
+               ? MK_OK
+               : mk_fail_memory(err, sizeof path);
 }
 
 /* An empty active segment may come from an owner who died before its name was
@@ -124,7 +128,6 @@ static mk_status begin_writing(mk_log *log, int64_t now_ms, mk_error *err)
     mk_status status;
 
     log->last_flush_ms = now_ms;
-    if (log->read_only) return MK_OK;
     if (log->segment_count == 0) {
         status =
             mk_log_create_active_locked(log, log->log_end_offset, now_ms, err);
@@ -149,6 +152,21 @@ static mk_status begin_writing(mk_log *log, int64_t now_ms, mk_error *err)
     return status;
 }
 
+/* Lock the directory, finish or undo what a death left half done, and find out
+ * what is there. */
+static mk_status take_over(mk_log *log, const mk_open_options *options,
+                           int64_t now_ms, mk_error *err)
+{
+    mk_status status = mk_directory_swap_restore(log, err);
+
+    if (status == MK_OK) status = find_directory(log, options->create, err);
+    if (status == MK_OK) status = lock_directory(log, err);
+    if (status == MK_OK) status = mk_directory_swap_clean(log, err);
+    if (status == MK_OK) status = mk_log_recover(log, &options->progress, err);
+    if (status == MK_OK) status = begin_writing(log, now_ms, err);
+    return status;
+}
+
 mk_status mk_log_start(const char *directory, const mk_open_options *options,
                        mk_log **out, mk_error *err)
 {
@@ -163,13 +181,11 @@ mk_status mk_log_start(const char *directory, const mk_open_options *options,
     if (status != MK_OK) return status;
     status = log->clock.now(log->clock.context, &now_ms, err);
     if (status == MK_OK) status = set_directory(log, directory, err);
-    if (status == MK_OK) status = mk_directory_swap_restore(log, err);
-    if (status == MK_OK) status = find_directory(log, options->create, err);
-    if (status == MK_OK) status = lock_directory(log, err);
-    if (status == MK_OK) status = mk_directory_swap_clean(log, err);
-    if (status == MK_OK) status = mk_log_recover(log, &options->progress, err);
-    if (status == MK_OK) status = mk_log_imagine_active_locked(log, err);
-    if (status == MK_OK) status = begin_writing(log, now_ms, err);
+    if (status == MK_OK && log->read_only) {
+        status = mk_log_read_directory(log, &options->progress, err);
+    } else if (status == MK_OK) {
+        status = take_over(log, options, now_ms, err);
+    }
     if (status != MK_OK) {
         if (status != MK_CALLBACK) mk_wrap(err, "open %s", directory);
         (void)mk_log_stop(log, false, 0, NULL);

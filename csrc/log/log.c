@@ -33,6 +33,7 @@ static void free_log(mk_log *log)
     mk_condition_deinit(&log->changed);
     mk_mutex_deinit(&log->mutex);
     mk_release(&heap, log->directory);
+    mk_release(&heap, log->place);
     mk_release(&heap, log);
     mk_env_free(env);
 }

@@ -34,18 +34,26 @@
 #include "os/env.h"
 #include "store/segment_scan.h"
 
+/* What tells a reader whether others have changed a directory's files, but for
+ * what was appended. */
+typedef struct mk_sight {
+    uint64_t directory_inode;
+    mk_file_stat state; /* All zero: there is none. */
+    uint32_t names;     /* A checksum of those of segments. */
+} mk_sight;
+
 struct mk_log {
     mk_env *env; /* Counted. */
     mk_vfs *vfs; /* Borrowed from env. */
     mk_heap heap;
-    char *directory; /* Owned; absolute. */
+    char *place;     /* Owned; absolute: where the log belongs. */
+    char *directory; /* Owned: the same, but for a reader in a swap. */
     mk_config config;
     mk_clock clock;
     mk_mapping mapped;
     bool read_only;
-    mk_file_stat state_stat;  /* Of a read-only log's state file, then. */
-    uint64_t directory_inode; /* Of a read-only log, when it was last read. */
-    uint64_t session;         /* Of the disk, when the log was opened. */
+    mk_sight sight;   /* Of a read-only log's directory, when it was read. */
+    uint64_t session; /* Of the disk, when the log was opened. */
 
     mk_mutex mutex;
     mk_condition changed; /* The end moved, a sync ended, a state changed. */

@@ -8,6 +8,7 @@
 #include "log/lookup.h"
 
 #include "base/check.h"
+#include "log/refresh.h"
 
 #include "base/poison.h"
 
@@ -51,7 +52,9 @@ mk_status mk_log_find_time(mk_log *log, int64_t timestamp_ms, int64_t *offset,
     mk_mutex_lock(&log->mutex);
     status = mk_log_check_open_locked(log, err);
     if (status == MK_OK) {
-        status = find_start_locked(log, timestamp_ms, &start, err);
+        do {
+            status = find_start_locked(log, timestamp_ms, &start, err);
+        } while (mk_log_was_outdated_locked(log, status));
     }
     mk_mutex_unlock(&log->mutex);
     if (status != MK_OK) return status;

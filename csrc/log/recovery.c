@@ -21,8 +21,7 @@
 
 #include "base/poison.h"
 
-#define SCAN_BUDGET     (1u << 20)
-#define READ_ONLY_TRIES 64
+#define SCAN_BUDGET (1u << 20)
 
 typedef struct recovery {
     mk_log *log;                 /* Borrowed. */
@@ -95,13 +94,9 @@ static mk_status find_segment(mk_log *log, const char *text, int64_t unfinished,
 static mk_status find_segments(mk_log *log, mk_error *err)
 {
     mk_name_list names;
-    mk_file_stat stat;
     int64_t unfinished;
-    mk_status status = mk_vfs_stat(log->vfs, log->directory, &stat, err);
+    mk_status status = mk_vfs_list(log->vfs, log->directory, &names, err);
 
-    if (status != MK_OK) return status;
-    log->directory_inode = stat.inode;
-    status = mk_vfs_list(log->vfs, log->directory, &names, err);
     if (status != MK_OK) return status;
     unfinished = first_unfinished(&names);
     for (size_t i = 0; status == MK_OK && i < names.count; i++) {
@@ -507,21 +502,8 @@ static mk_status plan_total(recovery *r, mk_error *err)
     return MK_OK;
 }
 
-mk_status mk_log_stat_state(mk_log *log, mk_file_stat *out, mk_error *err)
-{
-    char path[MK_PATH_MAX];
-    mk_status status;
-
-    *out = (mk_file_stat){0};
-    status =
-        mk_name_join(path, sizeof path, log->directory, MK_NAME_STATE, err);
-    if (status != MK_OK) return status;
-    status = mk_vfs_stat(log->vfs, path, out, err);
-    return status == MK_NOT_FOUND ? MK_OK : status;
-}
-
-static mk_status recover_once(mk_log *log, const mk_progress *progress,
-                              mk_error *err)
+mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
+                         mk_error *err)
 {
     recovery r = {.log = log, .progress = progress};
     mk_status status;
@@ -529,9 +511,6 @@ static mk_status recover_once(mk_log *log, const mk_progress *progress,
     mk_scratch_init(&r.scratch, &log->heap);
     mk_state_init(&r.state, &log->heap);
     status = find_segments(log, err);
-    if (status == MK_OK && log->read_only) {
-        status = mk_log_stat_state(log, &log->state_stat, err);
-    }
     if (status == MK_OK) {
         status = mk_state_load(&r.state, log->vfs, log->directory, err);
     }
@@ -563,18 +542,20 @@ done:
     return status;
 }
 
-mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
-                         mk_error *err)
+mk_status mk_log_follow_locked(mk_log *log, mk_error *err)
 {
-    mk_status status = recover_once(log, progress, err);
+    recovery r = {.log = log, .state = {.dense_offset = log->dense_offset}};
+    mk_segment *active = mk_log_active_locked(log);
+    mk_scan_end end;
+    int64_t size;
+    mk_status status = mk_log_measure_segment(log, active, &size, err);
 
-    /* Files may go between the listing and the look at them, when a log is
-     * read that another process cleans up. */
-    for (int tries = 1;
-         log->read_only && status == MK_NOT_FOUND && tries < READ_ONLY_TRIES;
-         tries++) {
-        mk_log_forget_segments_locked(log, 0, log->segment_count);
-        status = recover_once(log, progress, err);
+    if (status != MK_OK || size <= active->log_bytes) return status;
+    mk_scratch_init(&r.scratch, &log->heap);
+    status = scan_segment(&r, active, size, &end, err);
+    mk_scratch_deinit(&r.scratch);
+    if (active->next_offset > log->log_end_offset) {
+        log->log_end_offset = active->next_offset;
     }
     return status;
 }

@@ -28,8 +28,8 @@ MK_NODISCARD mk_status mk_log_measure_segment(mk_log *log,
                                               const mk_segment *segment,
                                               int64_t *out, mk_error *err);
 
-/* What is known of the state file from outside; all zero if there is none. */
-MK_NODISCARD mk_status mk_log_stat_state(mk_log *log, mk_file_stat *out,
-                                         mk_error *err);
+/* Take in what was appended to a read-only log's active segment since it was
+ * looked at. Bytes that are no whole, sound batch are the end for now. */
+MK_NODISCARD mk_status mk_log_follow_locked(mk_log *log, mk_error *err);
 
 #endif /* MK_LOG_RECOVERY_H */

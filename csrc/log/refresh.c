@@ -1,97 +1,211 @@
-/* refresh -- a reader's view of a log that another process writes. */
+/* refresh -- looking, reading, and looking again. */
 #include "log/refresh.h"
 
+#include <errno.h>
+
+#include "codec/crc32c.h"
+#include "log/directory_swap.h"
 #include "log/recovery.h"
 
 #include "base/poison.h"
 
-static bool is_same_file(const mk_file_stat *a, const mk_file_stat *b)
-{
-    return a->inode == b->inode && a->size == b->size &&
-           a->mtime_ms == b->mtime_ms;
-}
+#define TRIES         64
+#define TRIES_MISSING 8
 
-/* Is the directory as it was seen: the same state and segments, the last of
- * that size? */
-static mk_status is_unchanged(mk_log *log, bool *out, mk_error *err)
+/* ---- What is seen ---- */
+
+static mk_status look_at_names(mk_log *log, uint32_t *out, mk_error *err)
 {
     mk_name_list names;
-    mk_file_stat stat;
-    size_t count = 0;
-    int64_t size = 0;
-    mk_status status = mk_vfs_stat(log->vfs, log->directory, &stat, err);
+    mk_status status = mk_vfs_list(log->vfs, log->directory, &names, err);
 
-    *out = false;
-    if (status != MK_OK || stat.inode != log->directory_inode) return status;
-    status = mk_log_stat_state(log, &stat, err);
-    if (status != MK_OK || !is_same_file(&stat, &log->state_stat)) {
-        return status;
-    }
-    status = mk_vfs_list(log->vfs, log->directory, &names, err);
+    *out = 0;
     if (status != MK_OK) return status;
     for (size_t i = 0; i < names.count; i++) {
-        mk_file_name name = mk_name_parse(names.names[i]);
+        const char *name = names.names[i];
+        mk_file_role role = mk_name_parse(name).role;
 
-        if (name.role != MK_ROLE_LOG || name.stage != MK_STAGE_FINAL) continue;
-        if (count < log->segment_count &&
-            log->segments[count]->base_offset == name.offset) {
-            count++;
-        } else {
-            count = SIZE_MAX / 2;
-        }
+        if (role == MK_ROLE_UNKNOWN || role == MK_ROLE_OWN) continue;
+        *out = mk_crc32c(*out, name, strlen(name) + 1);
     }
     mk_name_list_deinit(&names);
-    if (count != log->segment_count || count == 0) return MK_OK;
-    status = mk_log_measure_segment(log, mk_log_active_locked(log), &size, err);
-    *out = status == MK_OK && size == mk_log_active_locked(log)->log_bytes;
+    return MK_OK;
+}
+
+static mk_status look_at_state(mk_log *log, mk_file_stat *out, mk_error *err)
+{
+    char path[MK_PATH_MAX];
+    mk_status status;
+
+    status =
+        mk_name_join(path, sizeof path, log->directory, MK_NAME_STATE, err);
+    if (status != MK_OK) return status;
+    status = mk_vfs_stat(log->vfs, path, out, err);
+    if (status != MK_NOT_FOUND) return status;
+    *out = (mk_file_stat){0};
+    return MK_OK;
+}
+
+static mk_status look(mk_log *log, mk_sight *out, mk_error *err)
+{
+    mk_file_stat stat;
+    mk_status status = mk_vfs_stat(log->vfs, log->directory, &stat, err);
+
+    *out = (mk_sight){0};
+    if (status != MK_OK) return status;
+    if (stat.kind != MK_KIND_DIRECTORY) {
+        return mk_fail_errno(err, ENOTDIR, log->directory, "open %s",
+                             log->directory);
+    }
+    out->directory_inode = stat.inode;
+    status = look_at_state(log, &out->state, err);
+    if (status != MK_OK) return status;
+    return look_at_names(log, &out->names, err);
+}
+
+static bool is_same(const mk_sight *a, const mk_sight *b)
+{
+    return a->directory_inode == b->directory_inode && a->names == b->names &&
+           a->state.inode == b->state.inode && a->state.size == b->state.size &&
+           a->state.mtime_ms == b->state.mtime_ms;
+}
+
+/* ---- Reading ---- */
+
+/* Begin at the log's own place: a swap that was read around may be over. */
+static mk_status find_tree(mk_log *log, mk_error *err)
+{
+    char *copy = mk_copy_string(&log->heap, log->place);
+
+    if (copy == NULL) return mk_fail_memory(err, strlen(log->place) + 1);
+    mk_release(&log->heap, log->directory);
+    log->directory = copy;
+    return mk_directory_swap_restore(log, err);
+}
+
+/* Read once. `*steady` tells whether the directory stood still meanwhile. */
+static mk_status read_once(mk_log *log, const mk_progress *progress,
+                           bool *steady, mk_error *err)
+{
+    mk_sight after;
+    mk_status status;
+
+    *steady = true;
+    log->log_start_offset = log->log_end_offset = 0;
+    status = find_tree(log, err);
+    if (status == MK_OK) status = look(log, &log->sight, err);
+    if (status == MK_OK) {
+        status = mk_log_recover(log, progress, err);
+        *steady =
+            look(log, &after, NULL) == MK_OK && is_same(&log->sight, &after);
+    }
+    if (status == MK_OK) status = mk_log_imagine_active_locked(log, err);
     return status;
 }
 
-static void swap_sets(mk_log *log, mk_segment ***segments, size_t *count,
-                      size_t *capacity)
+/* Could this come from files that changed while they were read? */
+static bool may_be_misled(mk_status status)
 {
-    mk_segment **old = log->segments;
-    size_t old_count = log->segment_count;
-    size_t old_capacity = log->segment_capacity;
-
-    log->segments = *segments;
-    log->segment_count = *count;
-    log->segment_capacity = *capacity;
-    *segments = old;
-    *count = old_count;
-    *capacity = old_capacity;
+    return status == MK_NOT_FOUND || status == MK_CORRUPT_SEGMENT ||
+           status == MK_CORRUPT_BATCH || status == MK_CORRUPT_INDEX ||
+           status == MK_SWAP_AMBIGUOUS;
 }
 
-mk_status mk_log_refresh_locked(mk_log *log, mk_error *err)
+mk_status mk_log_read_directory(mk_log *log, const mk_progress *progress,
+                                mk_error *err)
+{
+    for (int tries = 1;; tries++) {
+        bool steady;
+        mk_status status = read_once(log, progress, &steady, err);
+
+        if (status != MK_OK && !may_be_misled(status)) return status;
+        if (steady && (status != MK_NOT_FOUND || tries >= TRIES_MISSING)) {
+            return status;
+        }
+        if (tries >= TRIES) return status;
+        mk_log_forget_segments_locked(log, 0, log->segment_count);
+    }
+}
+
+/* ---- Looking again ---- */
+
+typedef struct segment_set {
+    mk_segment **segments;
+    size_t count, capacity;
+} segment_set;
+
+static void exchange_sets(mk_log *log, segment_set *set)
+{
+    segment_set old = {log->segments, log->segment_count,
+                       log->segment_capacity};
+
+    log->segments = set->segments;
+    log->segment_count = set->count;
+    log->segment_capacity = set->capacity;
+    *set = old;
+}
+
+static void release_set(mk_log *log, segment_set *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        mk_log_close_idle_file_locked(log, set->segments[i]);
+        mk_log_release_segment_locked(log, set->segments[i]);
+    }
+    mk_release(&log->heap, set->segments);
+}
+
+/* Read the directory anew; what was known is kept for the case that it fails.
+ */
+static mk_status read_again(mk_log *log, mk_error *err)
 {
     int64_t start = log->log_start_offset;
     int64_t end = log->log_end_offset;
     mk_recovery_point point = log->recovery_point;
-    mk_segment **other = NULL;
-    size_t count = 0, capacity = 0;
-    bool unchanged;
+    mk_sight sight = log->sight;
+    segment_set set = {0};
     mk_status status;
 
-    if (!log->read_only) return MK_OK;
-    status = is_unchanged(log, &unchanged, err);
-    if (status == MK_OK && unchanged) return MK_OK;
-    if (status != MK_OK && status != MK_NOT_FOUND) return status;
-    swap_sets(log, &other, &count, &capacity);
-    log->log_start_offset = log->log_end_offset = 0;
-    status = mk_log_recover(log, NULL, err);
-    if (status == MK_OK) status = mk_log_imagine_active_locked(log, err);
+    exchange_sets(log, &set);
+    status = mk_log_read_directory(log, NULL, err);
     if (status != MK_OK) {
-        swap_sets(log, &other, &count, &capacity);
+        exchange_sets(log, &set);
         log->log_start_offset = start;
         log->log_end_offset = end;
         log->recovery_point = point;
+        log->sight = sight;
     }
-    for (size_t i = 0; i < count; i++) {
-        mk_log_close_idle_file_locked(log, other[i]);
-        mk_log_release_segment_locked(log, other[i]);
-    }
-    mk_release(&log->heap, other);
+    release_set(log, &set);
     log->generation++;
-    mk_condition_signal_all(&log->changed);
     return status;
+}
+
+mk_status mk_log_refresh_locked(mk_log *log, mk_error *err)
+{
+    int64_t end = log->log_end_offset;
+    uint64_t generation = log->generation;
+    mk_sight sight;
+    mk_status status;
+
+    if (!log->read_only) return MK_OK;
+    status = look(log, &sight, err);
+    if (status == MK_OK && is_same(&sight, &log->sight)) {
+        status = mk_log_follow_locked(log, err);
+        if (status == MK_NOT_FOUND) status = read_again(log, err);
+    } else if (status == MK_OK || status == MK_NOT_FOUND) {
+        status = read_again(log, err);
+    }
+    if (end != log->log_end_offset || generation != log->generation) {
+        mk_condition_signal_all(&log->changed);
+    }
+    return status;
+}
+
+bool mk_log_was_outdated_locked(mk_log *log, mk_status status)
+{
+    uint64_t generation = log->generation;
+
+    if (!log->read_only || !may_be_misled(status)) return false;
+    return mk_log_check_open_locked(log, NULL) == MK_OK &&
+           mk_log_refresh_locked(log, NULL) == MK_OK &&
+           log->generation != generation;
 }

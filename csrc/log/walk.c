@@ -155,6 +155,10 @@ static mk_status move(mk_walk *walk, mk_error *err)
     mk_status status;
 
     mk_mutex_lock(&log->mutex);
+    status = mk_log_check_open_locked(log, err);
+    /* A reader's segment may have been replaced; this is the time to see it. */
+    if (status == MK_OK) status = mk_log_refresh_locked(log, err);
+    if (status != MK_OK) goto done;
     if (walk->segment != NULL && !mk_walk_is_moved(walk) &&
         !mk_walk_is_void(walk)) {
         status = go_on_locked(walk, err);
@@ -162,13 +166,7 @@ static mk_status move(mk_walk *walk, mk_error *err)
         mk_walk_leave_locked(walk);
         status = find_locked(walk, err);
     }
-    if (status == MK_END && log->read_only) {
-        status = mk_log_refresh_locked(log, err);
-        if (status == MK_OK) {
-            mk_walk_leave_locked(walk);
-            status = find_locked(walk, err);
-        }
-    }
+done:
     mk_mutex_unlock(&log->mutex);
     return status;
 }
@@ -314,7 +312,7 @@ static bool was_met(const mk_walk *walk)
     return met;
 }
 
-mk_status mk_walk_next(mk_walk *walk, const uint8_t **bytes, mk_error *err)
+static mk_status next_batch(mk_walk *walk, const uint8_t **bytes, mk_error *err)
 {
     const mk_batch *batch = &walk->batch;
 
@@ -343,6 +341,23 @@ mk_status mk_walk_next(mk_walk *walk, const uint8_t **bytes, mk_error *err)
         pass_batch(walk);
         return MK_OK;
     }
+}
+
+mk_status mk_walk_next(mk_walk *walk, const uint8_t **bytes, mk_error *err)
+{
+    mk_log *log = walk->log;
+    mk_status status;
+    bool again;
+
+    do {
+        status = next_batch(walk, bytes, err);
+        if (MK_LIKELY(status == MK_OK) || !log->read_only) return status;
+        mk_mutex_lock(&log->mutex);
+        again = mk_log_was_outdated_locked(log, status);
+        if (again) mk_walk_leave_locked(walk);
+        mk_mutex_unlock(&log->mutex);
+    } while (again);
+    return status;
 }
 
 /* ---- Life ---- */
@@ -384,7 +399,9 @@ mk_status mk_walk_go_locked(mk_walk *walk, int64_t offset, mk_error *err)
 
     if (status != MK_OK) return status;
     walk->next_offset = offset;
-    status = find_locked(walk, err);
+    do {
+        status = find_locked(walk, err);
+    } while (mk_log_was_outdated_locked(walk->log, status));
     if (status != MK_END) return status;
     mk_walk_leave_locked(walk);
     walk->next_offset = offset;

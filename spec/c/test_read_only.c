@@ -1,0 +1,186 @@
+/* Readers beside a writer, and what the writer does under their hands: they
+ * give records, the end, or "out of range", and never speak of damage. */
+#define _GNU_SOURCE
+#include "support/log_world.h"
+
+typedef struct beside {
+    log_world *world;
+    mk_log *reader;
+    mk_cursor *cursor;
+} beside;
+
+/* Open a reader that holds few files, and let its cursor read some records. */
+static beside read_some(log_world *world, int steps)
+{
+    mk_open_options options = world->options;
+    beside b = {.world = world};
+    mk_record_view view;
+
+    options.read_only = true;
+    options.max_open_files = 1;
+    assert_ok(world,
+              mk_log_open(world->where, &options, &b.reader, &world->err));
+    assert_ok(world, mk_cursor_open(b.reader, NULL, &b.cursor, &world->err));
+    for (int i = 0; i < steps; i++) {
+        assert_ok(world, mk_cursor_next(b.cursor, &view, &world->err));
+        assert_int_equal(view.offset, i);
+    }
+    return b;
+}
+
+static void stop_reading(beside *b)
+{
+    mk_cursor_close(b->cursor);
+    assert_ok(b->world, mk_log_close(b->reader, &b->world->err));
+}
+
+/* What the cursor still gives ends like this; records are told. */
+static mk_status go_on(beside *b)
+{
+    mk_status status = tell_cursor(b->cursor, b->world->told, &b->world->err);
+
+    if (status != MK_END && status != MK_OFFSET_OUT_OF_RANGE) {
+        fail_msg("%s: %s", mk_status_name(status), b->world->err.message);
+    }
+    return status;
+}
+
+static void compact(log_world *world)
+{
+    mk_cleanup_result result;
+
+    assert_ok(world, mk_log_compact(world->log, NULL, &result, &world->err));
+    mk_cleanup_result_deinit(&result);
+}
+
+#define LOG "a=0 b=1 a=2 | b=3,c=4 d=5 | a=6 e=7 | f=8"
+
+/* Every record that survives a compaction is given once, in order. */
+static void test_a_compaction_under_a_reader(void **state)
+{
+    static const char *const survivors[] = {
+        "3:b=3 ", "4:c=4 ", "5:d=5 ", "6:a=6 ", "7:e=7 ", "8:f=8 ", "9:g=9 "};
+    log_world *world = *state;
+
+    for (int steps = 0; steps <= 9; steps++) {
+        beside b;
+
+        remove_all(world->where);
+        open_log(world);
+        fill(world, LOG);
+        b = read_some(world, steps);
+        compact(world);
+        fill(world, "g=9");
+        assert_int_equal(go_on(&b), MK_END);
+        for (int i = 0; i < 7; i++) {
+            bool due = 3 + i >= steps;
+            const char *found = strstr(world->told, survivors[i]);
+
+            if (due != (found != NULL)) {
+                fail_msg("%d, %s: %s", steps, survivors[i], world->told);
+            }
+        }
+        stop_reading(&b);
+        close_log(world);
+    }
+}
+
+/* Segments that went are out of range for who stands on them. */
+static void test_a_removal_under_a_reader(void **state)
+{
+    log_world *world = *state;
+
+    for (int steps = 0; steps <= 9; steps++) {
+        beside b;
+        mk_status status;
+        int64_t at;
+
+        remove_all(world->where);
+        open_log(world);
+        fill(world, LOG);
+        b = read_some(world, steps);
+        assert_ok(world, mk_log_delete_records(world->log, 6, &world->err));
+        fill(world, "g=9");
+        status = go_on(&b);
+        at = mk_cursor_next_offset(b.cursor);
+        if (status == MK_END) {
+            assert_int_equal(at, 10);
+            assert_non_null(strstr(world->told, "9:g=9 "));
+        } else {
+            assert_true(at < 6);
+            assert_int_equal(world->err.requested, at);
+            assert_int_equal(world->err.log_start_offset, 6);
+        }
+        stop_reading(&b);
+        close_log(world);
+    }
+}
+
+/* What was cut is the end, or out of range; what is appended after it is read,
+ * if the reader has not passed it. */
+static void test_a_truncation_under_a_reader(void **state)
+{
+    log_world *world = *state;
+
+    for (int steps = 0; steps <= 9; steps++) {
+        beside b;
+        mk_status status;
+
+        remove_all(world->where);
+        open_log(world);
+        fill(world, LOG);
+        b = read_some(world, steps);
+        assert_ok(world, mk_log_truncate_to(world->log, 3, &world->err));
+        status = go_on(&b);
+        assert_int_equal(status,
+                         steps <= 3 || mk_cursor_next_offset(b.cursor) == 3
+                             ? MK_END
+                             : MK_OFFSET_OUT_OF_RANGE);
+        assert_ok(world, mk_log_refresh(b.reader, &world->err));
+        assert_ok(world, mk_cursor_seek(b.cursor, 2, &world->err));
+        fill(world, "x=3");
+        assert_int_equal(go_on(&b), MK_END);
+        assert_string_equal(world->told, "2:a=2 3:x=3 ");
+        stop_reading(&b);
+        close_log(world);
+    }
+}
+
+/* Lookups, too, find their way through a compaction. */
+static void test_lookups_of_a_reader(void **state)
+{
+    log_world *world = *state;
+    int64_t offset, found_ms;
+    beside b;
+
+    open_log(world);
+    fill(world, "a@1 b@9 a@3 | b@4,c@5 d@6 | a@2 e@7 | f@8");
+    b = read_some(world, 1);
+    assert_ok(world, mk_log_offset_for_timestamp(b.reader, 9, &offset,
+                                                 &found_ms, &world->err));
+    assert_int_equal(offset, 1);
+    compact(world);
+    assert_ok(world, mk_log_offset_for_timestamp(b.reader, 5, &offset,
+                                                 &found_ms, &world->err));
+    assert_true(offset == 1 || offset == 4);
+    assert_ok(world, mk_log_refresh(b.reader, &world->err));
+    assert_ok(world, mk_log_offset_for_timestamp(b.reader, 5, &offset,
+                                                 &found_ms, &world->err));
+    assert_int_equal(offset, 4);
+    assert_ok(world, mk_log_offset_of_max_timestamp(b.reader, &offset,
+                                                    &found_ms, &world->err));
+    assert_int_equal(offset, 8);
+    stop_reading(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        log_test(test_a_compaction_under_a_reader),
+        log_test(test_a_removal_under_a_reader),
+        log_test(test_a_truncation_under_a_reader),
+        log_test(test_lookups_of_a_reader),
+    };
+
+    return cmocka_run_group_tests_name("read_only", tests, NULL, NULL);
+}
