@@ -8,6 +8,8 @@
  *   W5           random reads on W1's log: a cursor, seek and next
  *   W5-cold      one read in each of its batches, just opened
  *   W5-single    random reads on W2's log
+ *   W3           in synced.c
+ *   W7, W8       in reopen.c
  *
  * A name with "-mapped" is the same with sealed segments mapped into memory.
  * Whatever was written is read back and summed up, outside the clock.
@@ -16,9 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dataset.h"
-#include "include/minikafka.h"
-#include "meter.h"
+#include "engine.h"
+#include "reopen.h"
+#include "synced.h"
 
 /* A way to open a log for reading. */
 typedef struct setup {
@@ -34,36 +36,10 @@ static const setup setups[] = {
 
 #define SETUP_COUNT (sizeof setups / sizeof *setups)
 
-static void check(mk_status status, const mk_error *err)
-{
-    if (status == MK_OK) return;
-    fprintf(stderr, "bench: %s: %s\n", mk_status_name(status), err->message);
-    exit(1);
-}
-
-static mk_log *open_log(const meter *run, mk_mapping mapped)
-{
-    mk_open_options options;
-    mk_log *log = NULL;
-    mk_error err;
-
-    mk_open_options_default(&options);
-    options.mapped = mapped;
-    check(mk_log_open(run->directory, &options, &log, &err), &err);
-    return log;
-}
-
 static mk_log *new_log(const meter *run)
 {
     meter_clear(run->directory);
-    return open_log(run, MK_MAPPED_AUTO);
-}
-
-static void close_log(mk_log *log)
-{
-    mk_error err;
-
-    check(mk_log_close(log, &err), &err);
+    return engine_open(run->directory, MK_MAPPED_AUTO, 0);
 }
 
 static mk_cursor *open_cursor(mk_log *log)
@@ -71,41 +47,13 @@ static mk_cursor *open_cursor(mk_log *log)
     mk_cursor *cursor = NULL;
     mk_error err;
 
-    check(mk_cursor_open(log, NULL, &cursor, &err), &err);
+    engine_check(mk_cursor_open(log, NULL, &cursor, &err), &err);
     return cursor;
-}
-
-/* Fill in what differs between records. A whole struct, made aside and copied,
- * costs more than its batch's encoding. */
-static inline void set_record(mk_record *record, const uint8_t *items, size_t i)
-{
-    const uint8_t *item = items + i * DATASET_ITEM_SIZE;
-
-    record->key = item;
-    record->key_size = DATASET_KEY_SIZE;
-    record->value = item + DATASET_KEY_SIZE;
-    record->value_size = DATASET_VALUE_SIZE;
-    record->timestamp_ms = dataset_time_ms(i);
 }
 
 /* ---- Appending ---- */
 
 typedef void append_function(mk_log *log, const uint8_t *items, size_t count);
-
-static void append_batches(mk_log *log, const uint8_t *items, size_t count)
-{
-    mk_record batch[DATASET_BATCH] = {0};
-    mk_offset_range range;
-    mk_error err;
-
-    for (size_t i = 0; i < count; i += DATASET_BATCH) {
-        for (size_t j = 0; j < DATASET_BATCH; j++) {
-            set_record(&batch[j], items, i + j);
-        }
-        check(mk_log_append(log, batch, DATASET_BATCH, NULL, &range, &err),
-              &err);
-    }
-}
 
 static void append_buffered(mk_log *log, const uint8_t *items, size_t count)
 {
@@ -116,12 +64,12 @@ static void append_buffered(mk_log *log, const uint8_t *items, size_t count)
 
     mk_appender_options_default(&options);
     options.batch_bytes = DATASET_BATCH_BYTES;
-    check(mk_appender_open(log, &options, &appender, &err), &err);
+    engine_check(mk_appender_open(log, &options, &appender, &err), &err);
     for (size_t i = 0; i < count; i++) {
-        set_record(&record, items, i);
-        check(mk_appender_append_one(appender, &record, &err), &err);
+        engine_set_record(&record, items, i);
+        engine_check(mk_appender_append_one(appender, &record, &err), &err);
     }
-    check(mk_appender_close(appender, &err), &err);
+    engine_check(mk_appender_close(appender, &err), &err);
 }
 
 static void append_singles(mk_log *log, const uint8_t *items, size_t count)
@@ -131,32 +79,9 @@ static void append_singles(mk_log *log, const uint8_t *items, size_t count)
     mk_error err;
 
     for (size_t i = 0; i < count; i++) {
-        set_record(&record, items, i);
-        check(mk_log_append_one(log, &record, &offset, &err), &err);
+        engine_set_record(&record, items, i);
+        engine_check(mk_log_append_one(log, &record, &offset, &err), &err);
     }
-}
-
-/* Read the whole log and return its checksum. */
-static uint64_t scan(mk_log *log, uint64_t *count)
-{
-    mk_cursor *cursor = open_cursor(log);
-    mk_record_view records[32];
-    uint64_t sum = 0;
-    mk_status status;
-    size_t got;
-    mk_error err;
-
-    *count = 0;
-    while ((status = mk_cursor_read(cursor, records, 32, &got, &err)) ==
-           MK_OK) {
-        for (size_t i = 0; i < got; i++) {
-            sum += dataset_touch(records[i].key, records[i].value);
-        }
-        *count += got;
-    }
-    if (status != MK_END) check(status, &err);
-    mk_cursor_close(cursor);
-    return sum;
 }
 
 /* Does the log consist of batches of `size` records? */
@@ -172,7 +97,7 @@ static void check_batches(mk_log *log, int32_t size)
         fprintf(stderr, "bench: a batch of %d records\n", batch.record_count);
         exit(1);
     }
-    if (status != MK_END) check(status, &err);
+    if (status != MK_END) engine_check(status, &err);
     mk_cursor_close(cursor);
 }
 
@@ -197,10 +122,10 @@ static void measure_append(meter *run, const char *name, const char *config,
         append(log, items, count);
         meter_stop(run);
         figure.disk_bytes = meter_disk_bytes(run->directory);
-        figure.checksum = scan(log, &found);
+        figure.checksum = engine_scan(log, &found);
         meter_tell_rate(run, &figure, found);
         check_batches(log, (int32_t)batch_records);
-        close_log(log);
+        engine_close(log);
     }
     free(items);
 }
@@ -215,7 +140,7 @@ static size_t write_log(const meter *run, double full, append_function *append)
     mk_log *log = new_log(run);
 
     append(log, items, count);
-    close_log(log);
+    engine_close(log);
     free(items);
     return count;
 }
@@ -223,10 +148,12 @@ static size_t write_log(const meter *run, double full, append_function *append)
 /* Open the log that write_log() has left, for reading. */
 static mk_log *open_written(const meter *run, const setup *how)
 {
-    mk_log *log = open_log(run, how->mapped);
+    mk_log *log = engine_open(run->directory, how->mapped, 0);
     mk_error err;
 
-    if (how->mapped == MK_MAPPED_ALWAYS) check(mk_log_roll(log, &err), &err);
+    if (how->mapped == MK_MAPPED_ALWAYS) {
+        engine_check(mk_log_roll(log, &err), &err);
+    }
     return log;
 }
 
@@ -253,11 +180,11 @@ static void measure_scan(meter *run, const setup *how)
         uint64_t found;
 
         meter_start(run);
-        figure.checksum = scan(log, &found);
+        figure.checksum = engine_scan(log, &found);
         meter_stop(run);
         meter_tell_rate(run, &figure, found);
     }
-    close_log(log);
+    engine_close(log);
 }
 
 typedef uint64_t read_order(uint64_t j, uint64_t count);
@@ -273,8 +200,8 @@ static uint64_t fetch_many(mk_cursor *cursor, read_order *order, uint64_t reads,
     for (uint64_t j = 0; j < reads; j++) {
         int64_t offset = (int64_t)order(j, count);
 
-        check(mk_cursor_seek(cursor, offset, &err), &err);
-        check(mk_cursor_next(cursor, &record, &err), &err);
+        engine_check(mk_cursor_seek(cursor, offset, &err), &err);
+        engine_check(mk_cursor_next(cursor, &record, &err), &err);
         sum += dataset_touch(record.key, record.value);
     }
     return sum;
@@ -333,7 +260,7 @@ static void measure_cold(meter *run, const setup *how, size_t count,
         figure.checksum = fetch_many(cursor, dataset_first_read, reads, count);
         meter_stop(run);
         mk_cursor_close(cursor);
-        close_log(log);
+        engine_close(log);
     }
     tell_reads(run, &figure, reads * DATASET_COLD_PASSES);
 }
@@ -351,7 +278,7 @@ static void measure_fetch(meter *run, const setup *how, size_t count)
         fetch_many(cursor, dataset_first_read, count / DATASET_BATCH, count);
         mk_cursor_close(cursor);
         measure_reads(run, "W5", how, log, count, rep);
-        close_log(log);
+        engine_close(log);
     }
 }
 
@@ -361,7 +288,7 @@ static void measure_fetch_single(meter *run, const setup *how, size_t count)
         mk_log *log = open_written(run, how);
 
         measure_reads(run, "W5-single", how, log, count, rep);
-        close_log(log);
+        engine_close(log);
     }
 }
 
@@ -369,8 +296,8 @@ static void measure_fetch_single(meter *run, const setup *how, size_t count)
 
 static void append_bulk(meter *run)
 {
-    measure_append(run, "W1", "mk_log_append, 500 records", append_batches,
-                   DATASET_BULK, DATASET_BATCH);
+    measure_append(run, "W1", "mk_log_append, 500 records",
+                   engine_append_batches, DATASET_BULK, DATASET_BATCH);
     measure_append(run, "W1-appender", "mk_appender_append_one",
                    append_buffered, DATASET_BULK, DATASET_BATCH);
 }
@@ -383,7 +310,7 @@ static void append_one_by_one(meter *run)
 
 static void read_all(meter *run)
 {
-    write_log(run, DATASET_BULK, append_batches);
+    write_log(run, DATASET_BULK, engine_append_batches);
     for (size_t i = 0; i < SETUP_COUNT; i++) {
         measure_scan(run, &setups[i]);
     }
@@ -391,7 +318,7 @@ static void read_all(meter *run)
 
 static void read_random(meter *run)
 {
-    size_t count = write_log(run, DATASET_BULK, append_batches);
+    size_t count = write_log(run, DATASET_BULK, engine_append_batches);
 
     for (size_t i = 0; i < SETUP_COUNT; i++) {
         measure_fetch(run, &setups[i], count);
@@ -415,6 +342,12 @@ int main(int argc, char **argv)
         read_all(&run);
     } else if (strcmp(run.workload, "W5") == 0) {
         read_random(&run);
+    } else if (strcmp(run.workload, "W3") == 0) {
+        synced_measure(&run);
+    } else if (strcmp(run.workload, "W7") == 0) {
+        reopen_measure(&run);
+    } else if (strcmp(run.workload, "W8") == 0) {
+        reopen_measure_drop(&run);
     } else {
         return METER_NOT_OURS;
     }

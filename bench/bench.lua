@@ -6,6 +6,9 @@
 --   W2        log:append_kv
 --   W4        for offset, key, value in log:records()
 --   W5        log:fetch(offset, 1)
+--   W3        log:append(record, { durable = true })
+--   W7        minikafka.open after a clean close
+--   W8        log:delete_records
 --
 -- Finds this checkout's build by its own path. The collector stays as the
 -- interpreter has it; "W4-incremental" has the mode in which a host's Lua
@@ -192,6 +195,75 @@ local function measure_fetch_single(setup, count)
     end
 end
 
+---- The disk
+
+local durable = { durable = true }
+
+-- The first `count` records, as lists of `size` of them.
+local function groups(count, size)
+    local list = {}
+    for first = 0, count - 1, size do
+        local group = {}
+        for i = first, first + size - 1 do
+            group[#group + 1] = {
+                key = core.key(i), value = core.value(i), timestamp_ms = core.time_ms(i),
+            }
+        end
+        list[#list + 1] = group
+    end
+    return list
+end
+
+local function measure_synced(name, list, repetition)
+    local log <close> = new_log()
+    collectgarbage()
+    run:start()
+    for _, group in ipairs(list) do log:append(group, durable) end
+    run:stop()
+    local disk_bytes = core.disk_bytes(directory)
+    local sum, count = scan(log)
+    run:tell_rate({
+        workload = name, config = "log:append, durable", repetition = repetition,
+        disk_bytes = disk_bytes, checksum = sum, syncs = #list,
+    }, count)
+end
+
+-- A new log of `count` segments of 1 MiB.
+local function fill_segments(count)
+    core.clear(directory)
+    local log = minikafka.open(directory, { segment_bytes = core.segment_bytes })
+    local appender <close> = log:appender { batch_bytes = core.batch_bytes }
+    local key, value = core.key(0), core.value(0)
+    while #log.segments < count do
+        for _ = 1, core.batch do appender:append_kv(key, value, core.time_ms(0)) end
+    end
+    return log
+end
+
+local function measure_open(repetition)
+    local before = core.descriptors()
+    run:start()
+    local log = minikafka.open(directory, { segment_bytes = core.segment_bytes })
+    local seconds = run:stop()
+    run:tell {
+        workload = "W7-1000-clean", unit = "ms", value = seconds * 1e3, repetition = repetition,
+        config = "minikafka.open", disk_bytes = core.disk_bytes(directory),
+        descriptors = core.descriptors() - before,
+    }
+    log:close()
+end
+
+local function measure_drop(count, repetition)
+    local log <close> = fill_segments(count)
+    local middle = log.segments[count // 2 + 1].base_offset
+    run:start()
+    log:delete_records(middle)
+    run:tell {
+        workload = "W8", unit = "ms", value = run:stop() * 1e3, repetition = repetition,
+        config = "log:delete_records", disk_bytes = core.disk_bytes(directory),
+    }
+end
+
 ---- Workloads
 
 local workloads = {}
@@ -216,6 +288,24 @@ function workloads.W5()
     for _, setup in ipairs(setups) do measure_fetch(setup, count) end
     count = write_log(core.singles)
     for _, setup in ipairs(setups) do measure_fetch_single(setup, count) end
+end
+
+function workloads.W3()
+    local singles = groups(core.count(core.synced, scale), 1)
+    local many = groups(core.groups(scale) * core.group, core.group)
+    for repetition = 0, repetitions - 1 do
+        measure_synced("W3", singles, repetition)
+        measure_synced("W3-group", many, repetition)
+    end
+end
+
+function workloads.W7()
+    fill_segments(core.segments(scale)):close()
+    for repetition = -1, repetitions - 1 do measure_open(repetition) end
+end
+
+function workloads.W8()
+    for repetition = 0, repetitions - 1 do measure_drop(core.segments(scale), repetition) end
 end
 
 if not workloads[workload] then os.exit(core.not_ours) end

@@ -9,8 +9,12 @@
 BENCH_COMMON := $(call objects,bench/dataset.c bench/meter.c)
 BENCH        := $(BUILD)/bench $(BUILD)/bench-limit $(BUILD)/bench_core.so
 
-$(BUILD)/bench: $(OBJ)/bench/bench.o $(BENCH_COMMON) $(LIB)
-$(BUILD)/bench-limit: $(OBJ)/bench/limit.o $(BENCH_COMMON) $(LIB)
+BENCH_ENGINE := $(call objects,bench/bench.c bench/engine.c bench/synced.c \
+                bench/reopen.c)
+BENCH_LIMIT  := $(call objects,bench/limit.c bench/limit_disk.c)
+
+$(BUILD)/bench: $(BENCH_ENGINE) $(BENCH_COMMON) $(LIB)
+$(BUILD)/bench-limit: $(BENCH_LIMIT) $(BENCH_COMMON) $(LIB)
 $(BUILD)/bench $(BUILD)/bench-limit:
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LINK  $@")
@@ -22,7 +26,7 @@ $(BUILD)/bench_core.so: $(OBJ)/bench/lua_bench.o $(BENCH_COMMON)
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
 
 # The bare machine may use all that this one has.
-$(OBJ)/bench/limit.o: ALL_CFLAGS += $(BENCH_LIMIT_CFLAGS)
+$(BENCH_LIMIT): ALL_CFLAGS += $(BENCH_LIMIT_CFLAGS)
 $(OBJ)/bench/lua_bench.o: ALL_CFLAGS += $(LUA_CFLAGS)
 BENCH_LIMIT_CFLAGS := $(if $(filter x86_64,$(shell uname -m)),-march=native)
 

@@ -8,6 +8,8 @@
 #define READ_SEED       UINT64_C(0x5000000000000000)
 #define FIRST_READ_SEED UINT64_C(0x5C00000000000000)
 #define VALUE_KINDS     4096u
+#define GROUPS_MIN      10u
+#define SEGMENTS_MIN    20u
 #define STRIDE          7919u /* A prime: it visits every batch of a log. */
 
 __extension__ typedef unsigned __int128 wide;
@@ -67,6 +69,20 @@ size_t dataset_count(double full, double scale)
     size_t count = (size_t)(full * scale) / DATASET_BATCH * DATASET_BATCH;
 
     return count > 0 ? count : DATASET_BATCH;
+}
+
+size_t dataset_groups(double scale)
+{
+    size_t count = (size_t)(DATASET_GROUPS * scale);
+
+    return count > GROUPS_MIN ? count : GROUPS_MIN;
+}
+
+size_t dataset_segments(double scale)
+{
+    size_t count = (size_t)(DATASET_SEGMENTS * scale);
+
+    return count > SEGMENTS_MIN ? count : SEGMENTS_MIN;
 }
 
 uint64_t dataset_read(uint64_t j, uint64_t count)

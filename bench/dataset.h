@@ -36,6 +36,18 @@
 #define DATASET_READS       2e5
 #define DATASET_COLD_PASSES 10
 
+/* Records that are synced one by one; groups of records that are synced group
+ * by group, and records a group. */
+#define DATASET_SYNCED 2e3
+#define DATASET_GROUPS 200
+#define DATASET_GROUP  100u
+
+/* Segments of a log with many of them, bytes of each, records to fill it with,
+ * over and over. */
+#define DATASET_SEGMENTS      1000
+#define DATASET_SEGMENT_BYTES (1u << 20)
+#define DATASET_FILLING       1e5
+
 /* Return a word in which every bit depends on every bit of `word`: the output
  * step of the splitmix64 generator. */
 static inline uint64_t dataset_scramble(uint64_t word)
@@ -81,6 +93,11 @@ uint8_t *dataset_new(size_t count);
 
 /* Return `full` at a scale: whole batches, one at least. */
 size_t dataset_count(double full, double scale);
+
+/* Return how many of such groups, and of such segments, there are at a scale.
+ */
+size_t dataset_groups(double scale);
+size_t dataset_segments(double scale);
 
 /* Return the offset that random read number `j` wants of `count` records. */
 uint64_t dataset_read(uint64_t j, uint64_t count);

@@ -8,6 +8,7 @@
  *   W4         pread() whole batches, up to 1 MiB at once, check, decode, touch
  *   W5         pread() the batch, check it, walk to the record, touch it
  *   W5-single  pread() from an index entry to the record, walk, check, touch
+ *   W3, W7, W8 in limit_disk.c
  *
  * The places of batches are known beforehand.
  */
@@ -20,20 +21,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
-#include "codec/crc32c.h"
-#include "dataset.h"
+#include "limit_batch.h"
+#include "limit_disk.h"
 #include "meter.h"
 
-#define BATCH_HEADER    61u
-#define CRC_AT          17u /* Of the checksum, */
-#define CHECKED_FROM    21u /* ... of what it covers, */
-#define COUNT_AT        57u /* ... of the record count, in a batch. */
-#define RECORD_SIZE_MAX (DATASET_ITEM_SIZE + 11)
-#define BUFFER_SIZE     (2u << 20)
-#define READ_SIZE       (1u << 20)
-#define INDEX_BATCHES   22u /* One-record batches between two index entries. */
-#define PATH_SIZE       4096
+#define BUFFER_SIZE   (2u << 20)
+#define READ_SIZE     (1u << 20)
+#define INDEX_BATCHES 22u /* One-record batches between two index entries. */
+#define PATH_SIZE     4096
 
 /* A log as the loops know it. */
 typedef struct image {
@@ -50,20 +45,6 @@ static void fail(const char *what)
 }
 
 /* ---- Batches ---- */
-
-static inline uint8_t *put_unsigned(uint8_t *out, uint64_t value)
-{
-    for (; value >= 0x80; value >>= 7) {
-        *out++ = (uint8_t)(value | 0x80);
-    }
-    *out++ = (uint8_t)value;
-    return out;
-}
-
-static inline uint8_t *put_signed(uint8_t *out, int64_t value)
-{
-    return put_unsigned(out, (uint64_t)value << 1 ^ (uint64_t)(value >> 63));
-}
 
 static inline const uint8_t *get_signed(const uint8_t *bytes, int64_t *out)
 {
@@ -84,64 +65,6 @@ static inline const uint8_t *get_signed(const uint8_t *bytes, int64_t *out)
     return bytes;
 }
 
-static inline uint8_t *put_record(uint8_t *out, unsigned delta,
-                                  const uint8_t *item)
-{
-    const unsigned delta_size = delta < 64 ? 1 : 2;
-
-    out = put_signed(out, 5 + 2 * delta_size + DATASET_ITEM_SIZE);
-    *out++ = 0;
-    out = put_signed(out, delta);
-    out = put_signed(out, delta);
-    out = put_signed(out, DATASET_KEY_SIZE);
-    memcpy(out, item, DATASET_KEY_SIZE);
-    out = put_signed(out + DATASET_KEY_SIZE, DATASET_VALUE_SIZE);
-    memcpy(out, item + DATASET_KEY_SIZE, DATASET_VALUE_SIZE);
-    out += DATASET_VALUE_SIZE;
-    *out++ = 0;
-    return out;
-}
-
-/* Build the batch of the records [first, first + count) and return its size. */
-static size_t build(uint8_t *batch, const uint8_t *items, size_t first,
-                    size_t count)
-{
-    uint8_t *out = batch + BATCH_HEADER;
-    size_t size;
-
-    for (unsigned i = 0; i < count; i++) {
-        out = put_record(out, i, items + (first + i) * DATASET_ITEM_SIZE);
-    }
-    size = (size_t)(out - batch);
-    mk_store_u64(batch, first);
-    mk_store_u32(batch + 8, (uint32_t)size - 12);
-    mk_store_u32(batch + 12, 0); /* Leader epoch. */
-    batch[16] = 2;               /* Magic. */
-    mk_store_u16(batch + 21, 0); /* Attributes. */
-    mk_store_u32(batch + 23, (uint32_t)count - 1);
-    mk_store_u64(batch + 27, (uint64_t)dataset_time_ms(first));
-    mk_store_u64(batch + 35, (uint64_t)dataset_time_ms(first + count - 1));
-    memset(batch + 43, 0xff, 14); /* No producer id, epoch and sequence. */
-    mk_store_u32(batch + COUNT_AT, (uint32_t)count);
-    mk_store_u32(batch + CRC_AT,
-                 mk_crc32c(0, batch + CHECKED_FROM, size - CHECKED_FROM));
-    return size;
-}
-
-static inline size_t batch_size(const uint8_t *batch)
-{
-    return 12 + mk_load_u32(batch + 8);
-}
-
-static inline void check(const uint8_t *batch, size_t size)
-{
-    uint32_t sum = mk_crc32c(0, batch + CHECKED_FROM, size - CHECKED_FROM);
-
-    if (sum == mk_load_u32(batch + CRC_AT)) return;
-    fputs("limit: a checksum does not agree\n", stderr);
-    exit(1);
-}
-
 /* Touch the record at `bytes`, whose length has been read. */
 static inline uint64_t touch(const uint8_t *bytes)
 {
@@ -160,10 +83,10 @@ static uint64_t decode(const uint8_t *bytes, const uint8_t *end)
     uint64_t sum = 0;
 
     while (bytes < end) {
-        const size_t size = batch_size(bytes);
+        const size_t size = limit_batch_size(bytes);
         const uint8_t *record = bytes + BATCH_HEADER;
 
-        check(bytes, size);
+        limit_check(bytes, size);
         for (uint32_t i = mk_load_u32(bytes + COUNT_AT); i > 0; i--) {
             int64_t length;
 
@@ -234,8 +157,8 @@ static image image_open(const meter *run, size_t count, size_t batch_records)
         const uint64_t position = log.positions[i];
 
         log.positions[i + 1] =
-            position +
-            build(bytes + position, items, i * batch_records, batch_records);
+            position + limit_build(bytes + position, items, i * batch_records,
+                                   batch_records);
     }
     put(log.file, bytes, log.positions[batches]);
     free(bytes);
@@ -263,7 +186,7 @@ static void append(meter *run, const char *name, double full,
 
         meter_start(run);
         for (size_t i = 0; i < count; i += batch_records) {
-            put(file, batch, build(batch, items, i, batch_records));
+            put(file, batch, limit_build(batch, items, i, batch_records));
         }
         meter_stop(run);
         meter_tell_rate(run,
@@ -338,7 +261,7 @@ static uint64_t fetch(const image *log, uint8_t *batch, uint64_t offset)
     int64_t length;
 
     get(log->file, batch, size, position[0]);
-    check(batch, size);
+    limit_check(batch, size);
     for (uint64_t i = offset % log->batch_records; i > 0; i--) {
         record = get_signed(record, &length);
         record += length;
@@ -357,9 +280,9 @@ static uint64_t fetch_single(const image *log, uint8_t *buffer, uint64_t offset)
 
     get(log->file, buffer, log->positions[offset + 1] - from, from);
     while (mk_load_u64(batch) < offset) {
-        batch += batch_size(batch);
+        batch += limit_batch_size(batch);
     }
-    check(batch, batch_size(batch));
+    limit_check(batch, limit_batch_size(batch));
     return touch(get_signed(batch + BATCH_HEADER, &length));
 }
 
@@ -424,6 +347,12 @@ int main(int argc, char **argv)
     } else if (strcmp(run.workload, "W5") == 0) {
         read_random(&run, "W5", DATASET_BULK, DATASET_BATCH);
         read_random(&run, "W5-single", DATASET_SINGLES, 1);
+    } else if (strcmp(run.workload, "W3") == 0) {
+        limit_synced(&run);
+    } else if (strcmp(run.workload, "W7") == 0) {
+        limit_reopen(&run);
+    } else if (strcmp(run.workload, "W8") == 0) {
+        limit_drop(&run);
     } else {
         return METER_NOT_OURS;
     }

@@ -8,13 +8,14 @@
  *     core.key(i)  core.value(i)  core.time_ms(i)   record i
  *     core.touch(key, value)                        its part of a checksum
  *     core.count(full, scale)  core.read(j, count)  core.first_read(j, count)
+ *     core.groups(scale)  core.segments(scale)  core.descriptors()
  *     core.clear(dir)  core.remove(dir)  core.disk_bytes(dir)
  *     local run = core.run(peer, workload, dir, scale, reps)
  *     run:start()  run:stop() -> seconds  run:tell{...}  run:tell_rate({...},
  * n)
  *
  * A figure is a table with the members of meter_figure; `checksum` may be left
- * out.
+ * out, and so may `syncs` and `descriptors`.
  */
 #include <lauxlib.h>
 #include <lua.h>
@@ -94,7 +95,25 @@ static int core_first_read(lua_State *L)
     return 1;
 }
 
+static int core_groups(lua_State *L)
+{
+    lua_pushinteger(L, (lua_Integer)dataset_groups(luaL_checknumber(L, 1)));
+    return 1;
+}
+
+static int core_segments(lua_State *L)
+{
+    lua_pushinteger(L, (lua_Integer)dataset_segments(luaL_checknumber(L, 1)));
+    return 1;
+}
+
 /* ---- Directories ---- */
+
+static int core_descriptors(lua_State *L)
+{
+    lua_pushinteger(L, meter_descriptors());
+    return 1;
+}
 
 static int core_clear(lua_State *L)
 {
@@ -176,6 +195,10 @@ static meter_figure check_figure(lua_State *L)
     lua_getfield(L, 2, "checksum");
     figure.has_checksum = !lua_isnil(L, -1);
     figure.checksum = (uint64_t)luaL_optinteger(L, -1, 0);
+    lua_getfield(L, 2, "syncs");
+    figure.syncs = luaL_optnumber(L, -1, 0);
+    lua_getfield(L, 2, "descriptors");
+    figure.descriptors = (int)luaL_optinteger(L, -1, 0);
     return figure;
 }
 
@@ -210,6 +233,9 @@ static const luaL_Reg core_functions[] = {
     {"count", core_count},
     {"read", core_read},
     {"first_read", core_first_read},
+    {"groups", core_groups},
+    {"segments", core_segments},
+    {"descriptors", core_descriptors},
     {"clear", core_clear},
     {"remove", core_remove},
     {"disk_bytes", core_disk_bytes},
@@ -234,6 +260,9 @@ int luaopen_bench_core(lua_State *L)
     set_number(L, "bulk", (lua_Integer)DATASET_BULK);
     set_number(L, "singles", (lua_Integer)DATASET_SINGLES);
     set_number(L, "cold_passes", DATASET_COLD_PASSES);
+    set_number(L, "synced", (lua_Integer)DATASET_SYNCED);
+    set_number(L, "group", DATASET_GROUP);
+    set_number(L, "segment_bytes", DATASET_SEGMENT_BYTES);
     set_number(L, "reads", (lua_Integer)DATASET_READS);
     set_number(L, "not_ours", METER_NOT_OURS);
     return 1;

@@ -133,6 +133,10 @@ void meter_tell(const meter *run, const meter_figure *figure)
     if (figure->has_checksum) {
         printf(",\"checksum\":\"%016" PRIx64 "\"", figure->checksum);
     }
+    if (figure->syncs > 0) {
+        printf(",\"syncs_per_s\":%.1f", figure->syncs / run->seconds);
+    }
+    if (figure->descriptors > 0) printf(",\"fds\":%d", figure->descriptors);
     puts("}");
     fflush(stdout);
 }
@@ -148,6 +152,28 @@ void meter_tell_rate(const meter *run, const meter_figure *figure,
     told.unit = "MB/s";
     told.value *= DATASET_ITEM_SIZE / 1e6;
     meter_tell(run, &told);
+}
+
+void meter_tell_ms(const meter *run, const meter_figure *figure)
+{
+    meter_figure told = *figure;
+
+    told.unit = "ms";
+    told.value = run->seconds * 1e3;
+    meter_tell(run, &told);
+}
+
+int meter_descriptors(void)
+{
+    DIR *directory = opendir("/proc/self/fd");
+    int count = 0;
+
+    if (directory == NULL) return 0;
+    while (readdir(directory) != NULL) {
+        count++;
+    }
+    closedir(directory);
+    return count - 3; /* Itself, and its two dots. */
 }
 
 void meter_clear(const char *path)

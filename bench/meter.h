@@ -37,6 +37,8 @@ typedef struct meter_figure {
     int64_t disk_bytes; /* What the data take on the disk. */
     uint64_t checksum;  /* Of what was read. */
     bool has_checksum;
+    double syncs;    /* In that time; 0: not told. */
+    int descriptors; /* That it holds; 0: not told. */
 } meter_figure;
 
 /* Take the arguments; a wrong number of them ends the process. */
@@ -58,6 +60,12 @@ void meter_tell(const meter *run, const meter_figure *figure);
  * 10^6 bytes of keys and values. `figure` lacks unit and value. */
 void meter_tell_rate(const meter *run, const meter_figure *figure,
                      uint64_t records);
+
+/* Print the measured stretch as milliseconds. `figure` lacks unit and value. */
+void meter_tell_ms(const meter *run, const meter_figure *figure);
+
+/* Return how many descriptors this process has. */
+int meter_descriptors(void);
 
 /* Make the directory `path` if it is missing, and remove what is in it. */
 void meter_clear(const char *path);

@@ -17,7 +17,7 @@ local build = os.getenv("MINIKAFKA_BUILD") or root .. "/build/release"
 local lua = arg[-1] or "lua5.4"
 
 local options = {
-    rounds = "5", scale = "1", workload = "W1,W2,W4,W5",
+    rounds = "5", scale = "1", workload = "W1,W2,W3,W4,W5,W7,W8",
     dir = build .. "/bench-data", out = build .. "/bench.jsonl",
 }
 
@@ -27,14 +27,22 @@ local peers = {
     { name = "minikafka-lua", command = ("%s '%s/bench/bench.lua'"):format(lua, root) },
 }
 
--- What is to be reached, as a ratio to the bare machine in the same run.
+-- What is to be reached, as a ratio to the bare machine in the same run: where
+-- less time is better, at most that; a value is in the workload's own unit.
 local goals = {
     minikafka = {
-        W1 = 0.85, W2 = 3.0, W4 = 0.85, ["W4-mapped"] = 0.95,
+        W1 = 0.85, W2 = 3.0, W3 = 0.9, ["W3-group"] = 0.9, W4 = 0.85, ["W4-mapped"] = 0.95,
         W5 = 6, ["W5-cold"] = 0.7, ["W5-single"] = 1.0,
+        ["W7-1000-clean"] = 1.5, ["W7-1000-kill"] = 1.2, W8 = 1.3,
     },
     ["minikafka-lua"] = { W1 = 0.35, W2 = 1.5, W4 = 0.12 },
 }
+local value_goals = { minikafka = { ["W7-1000-kill-rp"] = 10 } }
+
+-- What a workload is held against, where that is not the one of its name.
+local against = { ["W3-group"] = "W3-group-fallocate" }
+
+local less_is_better = { ms = true }
 
 local function parse_arguments()
     for i = 1, #arg, 2 do
@@ -91,6 +99,12 @@ end
 
 local failed = false
 
+-- What the figure would be if only the processor's time counted.
+local function cpu_value(figure)
+    local part = figure.cpu_seconds / figure.seconds
+    return less_is_better[figure.unit] and figure.value * part or figure.value / part
+end
+
 -- Runs one program once; its figures go to `out` and, by name, to `results`.
 local function measure(peer, workload, results, out)
     local command = ("%s %s '%s' %s 1"):format(peer.command, workload, options.dir, options.scale)
@@ -105,7 +119,7 @@ local function measure(peer, workload, results, out)
                 results[key], results[#results + 1] = list, list
             end
             list[#list + 1] = figure.value
-            list.cpu[#list.cpu + 1] = figure.value * figure.seconds / figure.cpu_seconds
+            list.cpu[#list.cpu + 1] = cpu_value(figure)
             if figure.checksum then list.checksums[figure.checksum] = true end
             out:write(line, "\n")
         end
@@ -141,12 +155,30 @@ end
 -- The bare machine's list for a workload: that of the same name, or of a
 -- shorter one ("W5-cold-mapped" is held against "W5").
 local function limit_of(results, figure)
-    local name = figure.workload
+    local name = against[figure.workload] or figure.workload
     while name do
         local list = results["bare " .. name .. " " .. figure.unit]
         if list then return list end
         name = name:match "^(.*)%-[^-]*$"
     end
+end
+
+-- The median of the rounds' ratios: what slows down a round slows down both.
+local function ratio_of(list, limit)
+    local ratios = {}
+    for i = 1, math.min(#list, #limit) do ratios[i] = list[i] / limit[i] end
+    return (median(ratios))
+end
+
+-- Was a goal reached? Nothing where there is none.
+local function judge(row)
+    local value = (value_goals[row.peer] or {})[row.workload]
+    local ratio = (goals[row.peer] or {})[row.workload]
+    if row.unit == "MB/s" or not (value or ratio and row.ratio) then return end
+    row.goal = value and ("%g %s"):format(value, row.unit) or ("%g"):format(ratio)
+    local is, wanted = value and row.value or row.ratio, value or ratio
+    if less_is_better[row.unit] then return is <= wanted end
+    return is >= wanted
 end
 
 local function summarize(results)
@@ -155,21 +187,29 @@ local function summarize(results)
         local figure = list.first
         local value, low, high = median(list)
         local limit = limit_of(results, figure)
-        local goal = figure.unit ~= "MB/s" and (goals[figure.peer] or {})[figure.workload] or nil
-        rows[#rows + 1] = {
+        local row = {
             peer = figure.peer, workload = figure.workload, unit = figure.unit,
             value = value, min = low, max = high, config = figure.config,
-            rss_kb = figure.rss_kb, disk_bytes = figure.disk_bytes,
-            ratio = limit and value / median(limit), goal = goal,
-            cpu_ratio = limit and median(list.cpu) / median(limit.cpu),
+            rss_kb = figure.rss_kb, disk_bytes = figure.disk_bytes, fds = figure.fds,
+            syncs_per_s = figure.syncs_per_s,
+            ratio = limit and ratio_of(list, limit),
+            cpu_ratio = limit and ratio_of(list.cpu, limit.cpu),
         }
+        row.reached = judge(row)
+        rows[#rows + 1] = row
     end
     return rows
 end
 
 local function short(value)
     if value >= 1e6 then return ("%.2f M"):format(value / 1e6) end
-    return value >= 1e4 and ("%.0f k"):format(value / 1e3) or ("%.0f"):format(value)
+    if value >= 1e4 then return ("%.0f k"):format(value / 1e3) end
+    return value >= 100 and ("%.0f"):format(value) or ("%.3g"):format(value)
+end
+
+-- A ratio to the bare machine's figure; that of itself says nothing.
+local function ratio_text(row, ratio)
+    return row.peer ~= "bare" and ratio and ("%.3g"):format(ratio) or ""
 end
 
 local function print_table(rows)
@@ -177,12 +217,11 @@ local function print_table(rows)
     print "|---|---|---|---:|---:|---:|---:|---:|---|"
     for _, row in ipairs(rows) do
         if row.unit ~= "MB/s" then
-            local reached = row.goal and (row.ratio >= row.goal and "reached" or "missed") or ""
-            local bare = row.peer == "bare"
+            local reached = row.goal and (row.reached and "reached" or "missed") or ""
             print(("| %s | %s | %s | %s | %s - %s | %s | %s | %s | %s |"):format(
-                row.workload, row.peer, row.unit, short(row.value), short(row.min), short(row.max),
-                bare and "" or ("%.3g"):format(row.ratio),
-                bare and "" or ("%.3g"):format(row.cpu_ratio), row.goal or "", reached))
+                row.workload, row.peer, row.unit, short(row.value), short(row.min),
+                short(row.max), ratio_text(row, row.ratio), ratio_text(row, row.cpu_ratio),
+                row.goal or "", reached))
         end
     end
 end
@@ -192,7 +231,7 @@ local function check_checksums(results)
     local seen = {}
     for _, list in ipairs(results) do
         local name = list.first.workload
-        for _, variant in ipairs { "-mapped", "-incremental", "-appender" } do
+        for _, variant in ipairs { "-mapped", "-incremental", "-appender", "-threads" } do
             name = name:gsub(variant, "")
         end
         for checksum in pairs(list.checksums) do
@@ -213,7 +252,7 @@ local results = run_all(out)
 local rows = summarize(results)
 for _, row in ipairs(rows) do
     out:write(encode(row, { "peer", "workload", "unit", "value", "min", "max", "ratio",
-        "cpu_ratio", "goal", "rss_kb", "disk_bytes", "config" }), "\n")
+        "cpu_ratio", "goal", "fds", "syncs_per_s", "rss_kb", "disk_bytes", "config" }), "\n")
 end
 print(("%s, Linux %s, load %s; scale %s, medians of %s\n"):format(
     about.cpu, about.kernel, about.load, options.scale, options.rounds))
