@@ -59,6 +59,8 @@ build = {
         "csrc/log/refresh.c",
         "csrc/log/append.c",
         "csrc/log/flush.c",
+        "csrc/log/swap_tree.c",
+        "csrc/log/swap_decision.c",
         "csrc/log/directory_swap.c",
         "csrc/log/life.c",
         "csrc/log/walk.c",

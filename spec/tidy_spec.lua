@@ -26,6 +26,7 @@ local TESTED_BY = {
   ["log/batch_cache"] = "spec/read_spec.lua",
   ["log/log"] = "spec/handles_spec.lua",
   ["log/refresh"] = "spec/c/test_read_only.c",
+  ["log/swap_decision"] = "spec/swap_spec.lua",
   ["log/walk"] = "spec/read_spec.lua",
 }
 -- It ends the process; it acts on the compiler.

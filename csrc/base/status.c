@@ -65,6 +65,7 @@ static void reset(mk_error *err, mk_status status)
     err->log_end_offset = -1;
     err->path[0] = '\0';
     err->message[0] = '\0';
+    err->found_count = 0;
 }
 
 static void set_path(mk_error *err, const char *path)
@@ -129,6 +130,18 @@ mk_status mk_fail_at(mk_error *err, mk_status status, const char *path,
     vsnprintf(err->message, sizeof err->message, format, arguments);
     va_end(arguments);
     return status;
+}
+
+void mk_error_add_found(mk_error *err, const char *path, const char *what,
+                        const char *note)
+{
+    mk_found *found;
+
+    if (err == NULL || err->found_count == MK_FOUND_MAX) return;
+    found = &err->found[err->found_count++];
+    snprintf(found->path, sizeof found->path, "%s", path);
+    found->what = what;
+    found->note = note;
 }
 
 void mk_wrap(mk_error *err, const char *format, ...)

@@ -29,6 +29,11 @@ mk_status mk_fail_memory(mk_error *err, size_t size);
 mk_status mk_fail_at(mk_error *err, mk_status status, const char *path,
                      int64_t position, const char *format, ...) MK_PRINTF(5, 6);
 
+/* Add one thing to what was found; beyond MK_FOUND_MAX nothing is added. `what`
+ * and `note` (which may be NULL) are valid for ever. */
+void mk_error_add_found(mk_error *err, const char *path, const char *what,
+                        const char *note);
+
 /* Put "<context>: " in front of the message; returns err's status (or MK_OK if
  * `err` is NULL, so keep your own). */
 void mk_wrap(mk_error *err, const char *format, ...) MK_PRINTF(2, 3);

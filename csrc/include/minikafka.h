@@ -83,6 +83,15 @@ typedef enum mk_status {
         MK_STATUS_COUNT
 } mk_status;
 
+#define MK_FOUND_MAX 4
+
+/* One of the things that SWAP_AMBIGUOUS could not choose among. */
+typedef struct mk_found {
+    char path[512];
+    const char *what; /* A few words, such as "damaged"; valid for ever. */
+    const char *note; /* What the note in it says, or NULL without one. */
+} mk_found;
+
 /* What failed, in full. Members that do not apply are -1, 0 or "". */
 typedef struct mk_error {
     mk_status status;
@@ -95,6 +104,8 @@ typedef struct mk_error {
     int64_t log_end_offset;   /* ... and the end of the log. */
     char path[512];           /* The file or directory concerned. */
     char message[512];        /* One readable sentence. */
+    size_t found_count;       /* SWAP_AMBIGUOUS: how many things were found, */
+    mk_found found[MK_FOUND_MAX]; /* ... and what they are. */
 } mk_error;
 
 /* Return the status's name, "OFFSET_OUT_OF_RANGE", as Lua has it in `code`. */

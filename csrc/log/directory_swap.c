@@ -4,105 +4,13 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "log/swap_decision.h"
 
 #include "base/poison.h"
 
-/* ---- Trees ---- */
+#define SURVEYS_MAX 64 /* That somebody else's swaps may disturb. */
 
-/* Is `path` there, and a directory? */
-static mk_status is_directory(mk_vfs *vfs, const char *path, bool *out,
-                              mk_error *err)
-{
-    mk_file_stat stat;
-    mk_status status = mk_vfs_stat(vfs, path, &stat, err);
-
-    *out = status == MK_OK && stat.kind == MK_KIND_DIRECTORY;
-    return status == MK_NOT_FOUND ? MK_OK : status;
-}
-
-/* May this file of a superseded tree be unlinked? It may if it is of a kind
- * that swaps deal with, or has another name. */
-static mk_status is_superseded(mk_vfs *vfs, const char *path, bool *out,
-                               mk_error *err)
-{
-    mk_file_role role = mk_name_parse(mk_name_last(path)).role;
-    mk_file_stat stat;
-    mk_status status;
-
-    *out = role != MK_ROLE_UNKNOWN;
-    if (*out) return MK_OK;
-    status = mk_vfs_stat(vfs, path, &stat, err);
-    *out = status == MK_OK && stat.links > 1;
-    return status;
-}
-
-/* Move what is not ours to the live directory, unless the name is taken there:
- * then it stays. */
-static mk_status move_to_live(mk_vfs *vfs, const char *from, const char *name,
-                              const char *live, bool *moved, mk_error *err)
-{
-    char to[MK_PATH_MAX];
-    mk_file_stat stat;
-    mk_status status = mk_name_join(to, sizeof to, live, name, err);
-
-    *moved = false;
-    if (status != MK_OK) return status;
-    status = mk_vfs_stat(vfs, to, &stat, err);
-    if (status != MK_NOT_FOUND) return status;
-    *moved = true;
-    return mk_vfs_rename(vfs, from, to, err);
-}
-
-/* What removing a tree makes of one name in it. */
-static mk_status remove_name(mk_vfs *vfs, const char *tree, const char *name,
-                             mk_file_kind kind, const char *live, bool *gone,
-                             mk_error *err)
-{
-    char from[MK_PATH_MAX];
-    mk_status status;
-
-    *gone = false;
-    status = mk_name_join(from, sizeof from, tree, name, err);
-    if (status == MK_OK && kind == MK_KIND_FILE) {
-        status = is_superseded(vfs, from, gone, err);
-    }
-    if (status != MK_OK) return status;
-    if (*gone) return mk_vfs_unlink(vfs, from, err);
-    return move_to_live(vfs, from, name, live, gone, err);
-}
-
-/* Remove a superseded tree: files are unlinked, what is not ours moves to
- * `live`. The note goes last, so that a half-removed tree can still be told. A
- * tree in which something stays is left with just that. */
-static mk_status remove_tree(mk_vfs *vfs, const char *tree, const char *live,
-                             mk_error *err)
-{
-    mk_name_list names;
-    bool noted = false, empty = true;
-    mk_status status = mk_vfs_list(vfs, tree, &names, err);
-
-    if (status != MK_OK) return status;
-    for (size_t i = 0; status == MK_OK && i < names.count; i++) {
-        bool gone = true;
-
-        if (strcmp(names.names[i], MK_NAME_SWAP) == 0) {
-            noted = true;
-            continue;
-        }
-        status = remove_name(vfs, tree, names.names[i], names.kinds[i], live,
-                             &gone, err);
-        if (!gone) empty = false;
-    }
-    mk_name_list_deinit(&names);
-    if (status == MK_OK && noted) {
-        bool gone;
-
-        status = remove_name(vfs, tree, MK_NAME_SWAP, MK_KIND_FILE, live, &gone,
-                             err);
-    }
-    if (status == MK_OK && empty) status = mk_vfs_rmdir(vfs, tree, err);
-    return status;
-}
+/* ---- Names ---- */
 
 static mk_status sync_parent(mk_log *log, mk_sync_name name, mk_error *err)
 {
@@ -114,15 +22,22 @@ static mk_status sync_parent(mk_log *log, mk_sync_name name, mk_error *err)
     return mk_vfs_sync_directory(log->vfs, parent, name, err);
 }
 
-static mk_status sibling_of(const mk_log *log, mk_sibling sibling, char *out,
-                            bool *there, mk_error *err)
+/* Write the path of a sibling, at which no directory may stand. */
+static mk_status need_name(mk_log *log, mk_sibling sibling, char *out,
+                           mk_error *err)
 {
-    mk_status status =
-        mk_name_sibling(out, MK_PATH_MAX, log->directory, sibling, err);
+    mk_swap_tree tree;
+    mk_status status = mk_name_sibling(tree.path, sizeof tree.path,
+                                       log->directory, sibling, err);
 
-    *there = false;
+    if (status == MK_OK) {
+        status =
+            mk_swap_tree_look(&tree, log, mk_name_last(log->directory), err);
+    }
     if (status != MK_OK) return status;
-    return is_directory(log->vfs, out, there, err);
+    if (mk_swap_tree_is_there(&tree)) return mk_swap_fail_in_way(&tree, err);
+    memcpy(out, tree.path, strlen(tree.path) + 1);
+    return MK_OK;
 }
 
 static mk_status phase_of(const mk_log *log, const char *tree,
@@ -132,40 +47,17 @@ static mk_status phase_of(const mk_log *log, const char *tree,
                                  out, err);
 }
 
-/* Is nothing in the tree, or only the beginning of a first note? */
-static mk_status is_empty(mk_vfs *vfs, const char *tree, bool *out,
-                          mk_error *err)
-{
-    mk_name_list names;
-    mk_status status = mk_vfs_list(vfs, tree, &names, err);
-
-    *out = false;
-    if (status != MK_OK) return status;
-    *out =
-        names.count == 0 ||
-        (names.count == 1 && strcmp(names.names[0], MK_NAME_SWAP ".tmp") == 0);
-    mk_name_list_deinit(&names);
-    return MK_OK;
-}
-
 /* ---- Building ---- */
 
 mk_status mk_directory_swap_begin(mk_directory_swap *swap, mk_log *log,
                                   mk_error *err)
 {
-    bool there = false;
     mk_status status;
 
     swap->log = log;
     status = mk_directory_swap_clean(log, err); /* What an earlier one left. */
     if (status == MK_OK) {
-        status = sibling_of(log, MK_SIBLING_NEW, swap->path, &there, err);
-    }
-    if (status == MK_OK && there) {
-        return mk_fail_at(err, MK_SWAP_AMBIGUOUS, swap->path, -1,
-                          "%s stands where the new directory is to be built, "
-                          "and is not ours",
-                          swap->path);
+        status = need_name(log, MK_SIBLING_NEW, swap->path, err);
     }
     if (status == MK_OK) status = mk_vfs_mkdir(log->vfs, swap->path, err);
     if (status != MK_OK) return status;
@@ -179,17 +71,17 @@ mk_status mk_directory_swap_begin(mk_directory_swap *swap, mk_log *log,
 void mk_directory_swap_cancel(mk_directory_swap *swap)
 {
     mk_log *log = swap->log;
-    mk_swap_phase phase = MK_SWAP_NONE;
-    bool empty = false;
+    mk_swap_tree tree;
 
+    memcpy(tree.path, swap->path, strlen(swap->path) + 1);
     /* What can't be looked at or removed now is removed by the next open; and
      * a tree without a note may be the log's own. */
-    if (phase_of(log, swap->path, &phase, NULL) != MK_OK) return;
-    if (phase == MK_SWAP_NONE &&
-        (is_empty(log->vfs, swap->path, &empty, NULL) != MK_OK || !empty)) {
+    if (mk_swap_tree_look(&tree, log, mk_name_last(log->directory), NULL) !=
+        MK_OK) {
         return;
     }
-    (void)!remove_tree(log->vfs, swap->path, log->directory, NULL);
+    if (tree.note == MK_SWAP_NONE && !tree.vacant) return;
+    (void)!mk_swap_tree_remove(log->vfs, swap->path, log->directory, NULL);
 }
 
 /* ---- Publishing ---- */
@@ -251,16 +143,12 @@ static mk_status rename_twice(mk_log *log, const char *new_path, char *kept,
                               mk_error *err)
 {
     bool there = false;
-    mk_status status = sibling_of(log, MK_SIBLING_OLD, kept, &there, err);
+    mk_status status = need_name(log, MK_SIBLING_OLD, kept, err);
 
     if (status != MK_OK) return status;
-    if (there) {
-        return mk_fail_at(err, MK_SWAP_AMBIGUOUS, kept, -1,
-                          "%s stands where the old directory is to go", kept);
-    }
     status = mk_vfs_rename(log->vfs, log->directory, kept, err);
     if (status != MK_OK &&
-        (is_directory(log->vfs, kept, &there, NULL) != MK_OK || !there)) {
+        (mk_swap_tree_find(log->vfs, kept, &there, NULL) != MK_OK || !there)) {
         return status;
     }
     status = mk_vfs_rename(log->vfs, new_path, log->directory, err);
@@ -312,11 +200,9 @@ static mk_status complete(mk_directory_swap *swap, const mk_state *state,
 
     status = link_kept(swap, first_kept, err);
     if (status == MK_OK) {
+        /* This syncs the directory: all names in it are stable before the note
+         * says so. */
         status = mk_state_store(state, log->vfs, swap->path, true, err);
-    }
-    if (status == MK_OK) {
-        status =
-            mk_vfs_sync_directory(log->vfs, swap->path, MK_SYNC_SWAP_NEW, err);
     }
     if (status != MK_OK) return status;
     return mk_swap_manifest_store(
@@ -351,7 +237,9 @@ static void tidy(mk_log *log, const char *kept)
     char note[MK_PATH_MAX];
 
     /* What can't be removed now is removed by the next open. */
-    if (remove_tree(log->vfs, kept, log->directory, NULL) != MK_OK) return;
+    if (mk_swap_tree_remove(log->vfs, kept, log->directory, NULL) != MK_OK) {
+        return;
+    }
     if (sync_parent(log, MK_SYNC_SWAP_DONE, NULL) != MK_OK) return;
     if (mk_name_join(note, sizeof note, log->directory, MK_NAME_SWAP, NULL) ==
         MK_OK) {
@@ -484,79 +372,120 @@ static mk_status use_directory(mk_log *log, const char *path, mk_error *err)
     return MK_OK;
 }
 
-/* Lock the old tree, look once more whether the live one is still missing, and
- * give it its name back. */
-static mk_status rename_back(mk_log *log, const char *old, mk_error *err)
+/* Lock the tree, look once more whether the live one is still missing, and let
+ * it have that name. */
+static mk_status rename_to_live(mk_log *log, const char *tree, mk_error *err)
 {
     char path[MK_PATH_MAX];
-    bool there;
+    mk_file_stat stat;
     mk_status status;
 
-    status = mk_name_join(path, sizeof path, old, MK_NAME_LOCK, err);
+    status = mk_name_join(path, sizeof path, tree, MK_NAME_LOCK, err);
     if (status == MK_OK) {
         status = mk_vfs_lock(log->vfs, path, log->env->holder, &log->lock, err);
     }
-    if (status == MK_OK) {
-        status = is_directory(log->vfs, log->directory, &there, err);
-    }
-    if (status != MK_OK || there) return status;
-    status = mk_vfs_rename(log->vfs, old, log->directory, err);
+    if (status != MK_OK) return status;
+    status = mk_vfs_stat(log->vfs, log->directory, &stat, err);
+    if (status != MK_NOT_FOUND) return status;
+    status = mk_vfs_rename(log->vfs, tree, log->directory, err);
     if (status != MK_OK) return status;
     return sync_parent(log, MK_SYNC_SWAP_PARENT, err);
 }
 
-mk_status mk_directory_swap_restore(mk_log *log, mk_error *err)
+/* Is there anything to decide? Mostly not. */
+static mk_status is_plain(mk_log *log, bool *out, mk_error *err)
 {
-    char old[MK_PATH_MAX];
-    char fresh[MK_PATH_MAX];
-    bool live_there, old_there, new_there;
-    mk_swap_phase phase = MK_SWAP_NONE;
-    mk_status status;
+    char path[MK_PATH_MAX];
+    bool there = false;
+    mk_swap_phase note = MK_SWAP_NONE;
+    mk_status status = mk_swap_tree_find(log->vfs, log->directory, out, err);
 
-    status = is_directory(log->vfs, log->directory, &live_there, err);
-    if (status != MK_OK || live_there) return status;
-    status = sibling_of(log, MK_SIBLING_OLD, old, &old_there, err);
-    if (status == MK_OK) {
-        status = sibling_of(log, MK_SIBLING_NEW, fresh, &new_there, err);
+    for (int i = MK_SIBLING_NEW; status == MK_OK && i <= MK_SIBLING_OLD; i++) {
+        status = mk_name_sibling(path, sizeof path, log->directory,
+                                 (mk_sibling)i, err);
+        if (status != MK_OK) return status;
+        status = mk_swap_tree_find(log->vfs, path, &there, err);
+        if (there) *out = false;
     }
-    if (status != MK_OK) return status;
-    if (old_there) {
-        return log->read_only ? use_directory(log, old, err)
-                              : rename_back(log, old, err);
-    }
-    if (!new_there) return MK_OK;
-    status = phase_of(log, fresh, &phase, err);
-    if (status != MK_OK || phase == MK_SWAP_NONE) return status;
-    return mk_fail_at(err, MK_SWAP_AMBIGUOUS, fresh, -1,
-                      "%s is missing, and only %s, which was to take its "
-                      "place, is there",
-                      log->directory, fresh);
+    if (status != MK_OK || !*out) return status;
+    status = phase_of(log, log->directory, &note, err);
+    *out = note == MK_SWAP_NONE;
+    return status;
 }
 
-mk_status mk_directory_swap_clean(mk_log *log, mk_error *err)
+/* Look until the same is seen twice: while nobody has the lock, another process
+ * may be in the middle of a swap. */
+static mk_status survey_steadily(mk_log *log, mk_swap_survey *out,
+                                 mk_error *err)
 {
-    mk_swap_phase live = MK_SWAP_NONE, phase = MK_SWAP_NONE;
-    char path[MK_PATH_MAX];
-    bool there, empty = false;
-    mk_status status;
+    mk_swap_survey before;
+    mk_status status = mk_swap_survey_take(out, log, err);
 
-    status = phase_of(log, log->directory, &live, err);
-    if (status != MK_OK) return status;
-    for (int i = MK_SIBLING_NEW; i <= MK_SIBLING_OLD; i++) {
-        status = sibling_of(log, (mk_sibling)i, path, &there, err);
-        if (status != MK_OK) return status;
-        if (!there) continue;
-        status = phase_of(log, path, &phase, err);
-        if (status == MK_OK) status = is_empty(log->vfs, path, &empty, err);
-        if (status != MK_OK) return status;
-        if (live != MK_SWAP_READY && phase == MK_SWAP_NONE && !empty) continue;
-        status = remove_tree(log->vfs, path, log->directory, err);
-        if (status != MK_OK) return status;
+    for (int i = 0; status == MK_OK && i < SURVEYS_MAX &&
+                    mk_swap_decide(out).choice == MK_SWAP_FAIL;
+         i++) {
+        before = *out;
+        status = mk_swap_survey_take(out, log, err);
+        if (status == MK_OK && mk_swap_survey_equals(out, &before)) break;
     }
-    if (live == MK_SWAP_NONE) return MK_OK;
-    status = sync_parent(log, MK_SYNC_SWAP_DONE, err);
+    return status;
+}
+
+mk_status mk_directory_swap_restore(mk_log *log, mk_error *err)
+{
+    mk_swap_survey survey;
+    const char *tree;
+    mk_swap_choice choice;
+    bool plain = false;
+    mk_status status = is_plain(log, &plain, err);
+
+    if (status != MK_OK || plain) return status;
+    status = survey_steadily(log, &survey, err);
+    if (status != MK_OK) return status;
+    choice = mk_swap_decide(&survey).choice;
+    if (choice == MK_SWAP_USE_LIVE) return MK_OK;
+    if (choice == MK_SWAP_FAIL) return mk_swap_fail(&survey, err);
+    tree = choice == MK_SWAP_USE_OLD ? survey.old.path : survey.fresh.path;
+    return log->read_only ? use_directory(log, tree, err)
+                          : rename_to_live(log, tree, err);
+}
+
+/* The old tree is gone: make that stable, and take the note away. */
+static mk_status take_note_away(mk_log *log, mk_error *err)
+{
+    char path[MK_PATH_MAX];
+    mk_status status = sync_parent(log, MK_SYNC_SWAP_DONE, err);
+
     if (status != MK_OK) return status;
     status = mk_name_join(path, sizeof path, log->directory, MK_NAME_SWAP, err);
     if (status != MK_OK) return status;
     return mk_vfs_unlink(log->vfs, path, err);
+}
+
+mk_status mk_directory_swap_clean(mk_log *log, mk_error *err)
+{
+    mk_swap_survey survey;
+    mk_swap_decision decision;
+    bool plain = false;
+    mk_status status;
+
+    status = is_plain(log, &plain, err);
+    if (status != MK_OK || plain) return status;
+    status = mk_swap_survey_take(&survey, log, err);
+    if (status != MK_OK) return status;
+    decision = mk_swap_decide(&survey);
+    if (decision.choice != MK_SWAP_USE_LIVE) return mk_swap_fail(&survey, err);
+    if (decision.remove_new) {
+        status = mk_swap_tree_remove(log->vfs, survey.fresh.path,
+                                     log->directory, err);
+    }
+    if (status == MK_OK && decision.remove_old) {
+        status =
+            mk_swap_tree_remove(log->vfs, survey.old.path, log->directory, err);
+    }
+    if (status != MK_OK || survey.live.kind != MK_TREE_SOUND ||
+        survey.live.note != MK_SWAP_READY) {
+        return status;
+    }
+    return take_note_away(log, err);
 }

@@ -17,13 +17,14 @@
  *     live (noted), old            two renames      old goes
  *     old, new (noted)             between them     old becomes live, new goes
  *     live (noted)                 all but done     the note goes
- *     new (noted), nothing else    no proof         SWAP_AMBIGUOUS
+ *
+ * What else can be found is decided by log/swap_decision.
  */
 #ifndef MK_LOG_DIRECTORY_SWAP_H
 #define MK_LOG_DIRECTORY_SWAP_H
 
 #include "log/log.h"
-#include "store/swap_manifest.h"
+#include "store/names.h"
 
 typedef struct mk_directory_swap {
     mk_log *log;            /* Borrowed; its maintenance is the caller's. */
@@ -49,15 +50,16 @@ MK_NODISCARD mk_status mk_directory_swap_publish_locked(
     size_t source_count, mk_error *err);
 
 /*
- * Before a log is opened, where its directory is missing: if a swap left the
- * old tree beside it, take its lock and give it its name back. A read-only log
- * reads it where it is. Errors: SWAP_AMBIGUOUS (only a new tree is there),
- * LOCKED, IO.
+ * Before a log is opened: where its directory is missing and a swap left a tree
+ * that can be told to be the log, take that tree's lock and give it the name. A
+ * read-only log reads it where it is. Errors: SWAP_AMBIGUOUS, with nothing
+ * changed; LOCKED, IO, NO_MEMORY.
  */
 MK_NODISCARD mk_status mk_directory_swap_restore(mk_log *log, mk_error *err);
 
 /* With the directory locked: remove what a swap left beside it. What can't be
- * proved to be ours and superseded stays. */
+ * proved to be ours and superseded stays. Errors: SWAP_AMBIGUOUS, IO,
+ * NO_MEMORY. */
 MK_NODISCARD mk_status mk_directory_swap_clean(mk_log *log, mk_error *err);
 
 #endif /* MK_LOG_DIRECTORY_SWAP_H */

@@ -39,6 +39,22 @@ static void push_object(lua_State *L, mk_status status)
     luaL_setmetatable(L, LMK_ERROR);
 }
 
+/* Set `found` of the object at the top: a list of {path, what, note}. */
+static void set_found(lua_State *L, const mk_error *err)
+{
+    lua_createtable(L, (int)err->found_count, 0);
+    for (size_t i = 0; i < err->found_count; i++) {
+        const mk_found *found = &err->found[i];
+
+        lua_createtable(L, 0, 3);
+        set_string(L, "path", found->path);
+        set_string(L, "what", found->what);
+        if (found->note != NULL) set_string(L, "note", found->note);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    lua_setfield(L, -2, "found");
+}
+
 /* Lua has no public way to raise its memory error, but this is its value. */
 static int raise_no_memory(lua_State *L)
 {
@@ -67,6 +83,7 @@ int lmk_raise(lua_State *L, mk_status status, const mk_error *err)
         set_integer(L, "log_start_offset", err->log_start_offset);
         set_integer(L, "log_end_offset", err->log_end_offset);
     }
+    if (status == MK_SWAP_AMBIGUOUS) set_found(L, err);
     return lua_error(L);
 }
 

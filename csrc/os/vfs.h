@@ -42,8 +42,8 @@
     X(REPLACE_FILE)      /* A small file, before it takes its name. */ \
     X(REPLACE_DIRECTORY) /* ... and the directory after it did. */     \
     X(SWAP_LOG)          /* The log of a rewritten segment. */         \
-    X(SWAP_NEW)          /* The directory that will take the place. */ \
     X(SWAP_PARENT)       /* The parent, after the swap. */             \
+    X(SWAP_TREE)         /* An old tree, before its note goes. */      \
     X(SWAP_DONE)         /* The parent, after the old directory went. */
 
 typedef enum mk_sync_name {

@@ -49,6 +49,7 @@ mk_status mk_swap_manifest_load(mk_vfs *vfs, const char *directory,
     mk_scratch_init(&scratch, &vfs->heap);
     status = mk_read_file(vfs, path, TEXT_SIZE_MAX, &scratch, &content, err);
     if (status == MK_OK) {
+        *out = MK_SWAP_STRANGE;
         for (int phase = MK_SWAP_BUILDING; phase <= MK_SWAP_READY; phase++) {
             size_t size = print(live, (mk_swap_phase)phase, text);
 
@@ -58,8 +59,10 @@ mk_status mk_swap_manifest_load(mk_vfs *vfs, const char *directory,
         }
     }
     mk_scratch_deinit(&scratch);
-    if (status == MK_NOT_FOUND || status == MK_INVALID_ARGUMENT) return MK_OK;
-    return status;
+    if (status == MK_NOT_FOUND) return MK_OK;
+    if (status != MK_INVALID_ARGUMENT) return status;
+    *out = MK_SWAP_STRANGE; /* Larger than any note. */
+    return MK_OK;
 }
 
 mk_status mk_swap_manifest_store(mk_vfs *vfs, const char *directory,
@@ -71,7 +74,7 @@ mk_status mk_swap_manifest_store(mk_vfs *vfs, const char *directory,
     size_t size = print(live, phase, text);
     mk_status status;
 
-    MK_ASSERT(phase != MK_SWAP_NONE);
+    MK_ASSERT(phase == MK_SWAP_BUILDING || phase == MK_SWAP_READY);
     status = mk_name_join(path, sizeof path, directory, MK_NAME_SWAP, err);
     if (status != MK_OK) return status;
     return mk_replace_file(vfs, directory, path,

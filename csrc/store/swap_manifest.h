@@ -8,9 +8,11 @@
 #include "os/vfs.h"
 
 typedef enum mk_swap_phase {
-    MK_SWAP_NONE,     /* No note, or one that is damaged. */
+    MK_SWAP_NONE,     /* No note. */
     MK_SWAP_BUILDING, /* The directory is not complete. */
     MK_SWAP_READY,    /* All of it was on stable storage. */
+    MK_SWAP_STRANGE,  /* A note that proves nothing: damaged, of another
+                         version, or for another directory. */
 } mk_swap_phase;
 
 /* Read the note in `directory`. It counts only if it was written for the

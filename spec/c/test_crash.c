@@ -477,8 +477,8 @@ static void test_two_operations(void **unused)
 }
 
 /* No sync is there for nothing: without any one of these some survivor is not
- * right. SWAP_NEW and SWAP_DONE are not among them: what they keep from
- * happening takes more than two operations. */
+ * right. SWAP_TREE and SWAP_DONE are not among them: what they keep from
+ * happening stands beside the log; see test_swap_tree. */
 static void test_every_sync_is_needed(void **unused)
 {
     static const char *const syncs[] = {

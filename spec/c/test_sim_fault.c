@@ -316,7 +316,7 @@ static void test_trace(void **state)
                      MK_OK);
     assert_int_equal(mk_file_allocate(file, 20, NULL), MK_OK);
     assert_int_equal(mk_file_truncate(file, 5, NULL), MK_OK);
-    assert_int_equal(mk_file_sync(file, false, MK_SYNC_SWAP_NEW, NULL), MK_IO);
+    assert_int_equal(mk_file_sync(file, false, MK_SYNC_SWAP_LOG, NULL), MK_IO);
     assert_int_equal(mk_file_sync(file, true, MK_SYNC_FLUSH_LOG, NULL), MK_OK);
     sync_directory(world, "/d/");
     rename_to(world, "/d/f", "/g");
@@ -331,7 +331,7 @@ static void test_trace(void **state)
                                     "4 read /d/f 2 9\n"
                                     "5 allocate /d/f 0 20\n"
                                     "6 truncate /d/f 0 5\n"
-                                    "7 fsync /d/f 0 0 SWAP_NEW EDQUOT\n"
+                                    "7 fsync /d/f 0 0 SWAP_LOG EDQUOT\n"
                                     "8 fdatasync /d/f 0 0 FLUSH_LOG\n"
                                     "9 fsync_dir /d 0 0 FLUSH_DIRECTORY\n"
                                     "10 rename /d/f /g 0 0\n"

@@ -198,7 +198,7 @@ static void test_sync_is_left_out(void **state)
         mk_vfs_sync_directory(world->vfs, "/", MK_SYNC_SWAP_PARENT, NULL),
         MK_OK);
     assert_int_equal(stats_of(world->disk).pending, 3);
-    assert_int_equal(mk_file_sync(file, true, MK_SYNC_SWAP_NEW, NULL), MK_OK);
+    assert_int_equal(mk_file_sync(file, true, MK_SYNC_SWAP_LOG, NULL), MK_OK);
     sync_directory(world, "/");
     assert_int_equal(stats_of(world->disk).pending, 0);
 }

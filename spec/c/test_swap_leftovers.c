@@ -250,7 +250,12 @@ static void test_no_proof(void **state)
         world->options.read_only = (i & 1) != 0;
         world->options.create = (i & 2) != 0;
         assert_int_equal(try_open(world), MK_SWAP_AMBIGUOUS);
-        assert_string_equal(world->err.path, path_of(world->disk, MADE));
+        assert_string_equal(world->err.path, world->where);
+        assert_int_equal(world->err.found_count, 3);
+        assert_string_equal(world->err.found[1].path,
+                            path_of(world->disk, MADE));
+        assert_string_equal(world->err.found[1].what, "a log");
+        assert_string_equal(world->err.found[1].note, "ready");
         assert_string_equal(files(world), world->kept);
     }
 }

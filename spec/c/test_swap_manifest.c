@@ -51,7 +51,7 @@ static void test_another_directory(void **state)
 
     assert_ok(store(world, world->vfs, "orders-0", MK_SWAP_READY));
     for (size_t i = 0; i < LENGTH(others); i++) {
-        assert_int_equal(load(world, others[i]), MK_SWAP_NONE);
+        assert_int_equal(load(world, others[i]), MK_SWAP_STRANGE);
     }
 }
 
@@ -69,20 +69,20 @@ static void test_names(void **state)
         for (int phase = MK_SWAP_BUILDING; phase <= MK_SWAP_READY; phase++) {
             assert_ok(store(world, world->vfs, names[i], (mk_swap_phase)phase));
             assert_int_equal(load(world, names[i]), phase);
-            assert_int_equal(load(world, "other"), MK_SWAP_NONE);
+            assert_int_equal(load(world, "other"), MK_SWAP_STRANGE);
         }
     }
 }
 
-static void check_none(void *context, const uint8_t *bytes, size_t size)
+static void check_strange(void *context, const uint8_t *bytes, size_t size)
 {
     posix_world *world = context;
 
     change_file(world, MK_NAME_SWAP, bytes, size);
-    assert_int_equal(load(world, "orders-0"), MK_SWAP_NONE);
+    assert_int_equal(load(world, "orders-0"), MK_SWAP_STRANGE);
 }
 
-/* A note that is cut, changed or longer than it should be is none. */
+/* A note that is cut, changed or longer than it should be proves nothing. */
 static void test_damaged(void **state)
 {
     static const char *const texts[] = {
@@ -104,30 +104,30 @@ static void test_damaged(void **state)
 
         assert_ok(store(world, world->vfs, "orders-0", (mk_swap_phase)phase));
         bytes = get_file(world, MK_NAME_SWAP, &size);
-        each_damage(bytes, size, check_none, world);
+        each_damage(bytes, size, check_strange, world);
         bytes[size] = '\0';
-        check_none(world, bytes, size + 1);
+        check_strange(world, bytes, size + 1);
         free(bytes);
     }
     for (size_t i = 0; i < LENGTH(texts); i++) {
         put_note(world, texts[i]);
-        assert_int_equal(load(world, "orders-0"), MK_SWAP_NONE);
+        assert_int_equal(load(world, "orders-0"), MK_SWAP_STRANGE);
     }
 }
 
-/* A file that is much too large is none, and not read. */
+/* A file that is much too large proves nothing, and is not read. */
 static void test_huge(void **state)
 {
     posix_world *world = *state;
 
     put_note(world, "minikafka swap 1\nlive orders-0\nphase ready\n");
     assert_int_equal(truncate(path_of(world, MK_NAME_SWAP), 1024), 0);
-    assert_int_equal(load(world, "orders-0"), MK_SWAP_NONE);
+    assert_int_equal(load(world, "orders-0"), MK_SWAP_STRANGE);
     assert_int_equal(truncate(path_of(world, MK_NAME_SWAP), 1025), 0);
-    assert_int_equal(load(world, "orders-0"), MK_SWAP_NONE);
+    assert_int_equal(load(world, "orders-0"), MK_SWAP_STRANGE);
     assert_int_equal(truncate(path_of(world, MK_NAME_SWAP), INT64_C(1) << 40),
                      0);
-    assert_int_equal(load(world, "orders-0"), MK_SWAP_NONE);
+    assert_int_equal(load(world, "orders-0"), MK_SWAP_STRANGE);
 }
 
 /* A failure to look is an error, not the absence of a note. */

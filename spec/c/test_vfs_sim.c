@@ -278,7 +278,7 @@ static void change_names(twin_disks *twins)
         break;
     case 6:
         BOTH(twins, "sync_directory",
-             mk_vfs_sync_directory(vfs, path, MK_SYNC_SWAP_NEW, err));
+             mk_vfs_sync_directory(vfs, path, MK_SYNC_SWAP_LOG, err));
         break;
     default:
         BOTH(twins, "mkdir", mk_vfs_mkdir(vfs, path, err));
