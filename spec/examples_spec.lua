@@ -69,6 +69,124 @@ follow, from offset 5
   offset 6: c = z
   offset 7: end = bye
 ]],
+  ["06_swap_crash_points.lua"] = [[
+BY EXCHANGING NAMES
+crash before open 00000000000000000000.log
+  found   prices-0 (0:79 2:70 3:70 state)
+  opened  prices-0 (0:79 2:70 3:70 state): the old log
+crash before write minikafka.swap.tmp
+  found   minikafka.new.prices-0 ()
+          prices-0 (0:79 2:70 3:70 state)
+  opened  prices-0 (0:79 2:70 3:70 state): the old log
+crash before fsync_dir minikafka.new.prices-0
+  found   minikafka.new.prices-0 (note building)
+          prices-0 (0:79 2:70 3:70 state)
+  opened  prices-0 (0:79 2:70 3:70 state): the old log
+crash before write 00000000000000000000.log
+  found   minikafka.new.prices-0 (0:0 note building)
+          prices-0 (0:79 2:70 3:70 state)
+  opened  prices-0 (0:79 2:70 3:70 state): the old log
+crash before open 00000000000000000000.index
+  found   minikafka.new.prices-0 (0:140 note building)
+          prices-0 (0:79 2:70 3:70 state)
+  opened  prices-0 (0:79 2:70 3:70 state): the old log
+crash before link minikafka.lock
+  found   minikafka.new.prices-0 (0:140 3:70 note building)
+          prices-0 (0:79 2:70 3:70 state)
+  opened  prices-0 (0:79 2:70 3:70 state): the old log
+crash before fsync_dir minikafka.new.prices-0
+  found   minikafka.new.prices-0 (0:140 3:70 state note building)
+          prices-0 (0:79 2:70 3:70 state)
+  opened  prices-0 (0:79 2:70 3:70 state): the old log
+crash before fsync_dir minikafka.new.prices-0
+  found   minikafka.new.prices-0 (0:140 3:70 state note ready)
+          prices-0 (0:79 2:70 3:70 state)
+  opened  prices-0 (0:79 2:70 3:70 state): the old log
+crash before fsync_dir data
+  found   minikafka.new.prices-0 (0:79 2:70 3:70 state)
+          prices-0 (0:140 3:70 state note ready)
+  opened  prices-0 (0:140 3:70 state): the new log
+crash before unlink 00000000000000000000.timeindex
+  found   minikafka.new.prices-0 (2:70 3:70 state)
+          prices-0 (0:140 3:70 state note ready)
+  opened  prices-0 (0:140 3:70 state): the new log
+crash before unlink 00000000000000000002.timeindex
+  found   minikafka.new.prices-0 (3:70 state)
+          prices-0 (0:140 3:70 state note ready)
+  opened  prices-0 (0:140 3:70 state): the new log
+crash before unlink 00000000000000000003.timeindex
+  found   minikafka.new.prices-0 (state)
+          prices-0 (0:140 3:70 state note ready)
+  opened  prices-0 (0:140 3:70 state): the new log
+crash before rmdir minikafka.new.prices-0
+  found   prices-0 (0:140 3:70 state note ready)
+  opened  prices-0 (0:140 3:70 state): the new log
+crash before the end
+  found   prices-0 (0:140 3:70 state)
+  opened  prices-0 (0:140 3:70 state): the new log
+a loss of power at any of them: the old log or the new one
+BY TWO RENAMES
+crash before open 00000000000000000000.log
+  found   prices-0 (0:79 2:70 3:70 state)
+  opened  prices-0 (0:79 2:70 3:70 state): the old log
+crash before write minikafka.swap.tmp
+  found   minikafka.new.prices-0 ()
+          prices-0 (0:79 2:70 3:70 state)
+  opened  prices-0 (0:79 2:70 3:70 state): the old log
+crash before fsync_dir minikafka.new.prices-0
+  found   minikafka.new.prices-0 (note building)
+          prices-0 (0:79 2:70 3:70 state)
+  opened  prices-0 (0:79 2:70 3:70 state): the old log
+crash before write 00000000000000000000.log
+  found   minikafka.new.prices-0 (0:0 note building)
+          prices-0 (0:79 2:70 3:70 state)
+  opened  prices-0 (0:79 2:70 3:70 state): the old log
+crash before open 00000000000000000000.index
+  found   minikafka.new.prices-0 (0:140 note building)
+          prices-0 (0:79 2:70 3:70 state)
+  opened  prices-0 (0:79 2:70 3:70 state): the old log
+crash before link minikafka.lock
+  found   minikafka.new.prices-0 (0:140 3:70 note building)
+          prices-0 (0:79 2:70 3:70 state)
+  opened  prices-0 (0:79 2:70 3:70 state): the old log
+crash before fsync_dir minikafka.new.prices-0
+  found   minikafka.new.prices-0 (0:140 3:70 state note building)
+          prices-0 (0:79 2:70 3:70 state)
+  opened  prices-0 (0:79 2:70 3:70 state): the old log
+crash before fsync_dir minikafka.new.prices-0
+  found   minikafka.new.prices-0 (0:140 3:70 state note ready)
+          prices-0 (0:79 2:70 3:70 state)
+  opened  prices-0 (0:79 2:70 3:70 state): the old log
+crash before rename minikafka.new.prices-0
+  found   minikafka.new.prices-0 (0:140 3:70 state note ready)
+          minikafka.old.prices-0 (0:79 2:70 3:70 state)
+  opened  prices-0 (0:79 2:70 3:70 state): the old log
+crash before fsync_dir data
+  found   minikafka.old.prices-0 (0:79 2:70 3:70 state)
+          prices-0 (0:140 3:70 state note ready)
+  opened  prices-0 (0:140 3:70 state): the new log
+crash before unlink 00000000000000000000.timeindex
+  found   minikafka.old.prices-0 (2:70 3:70 state)
+          prices-0 (0:140 3:70 state note ready)
+  opened  prices-0 (0:140 3:70 state): the new log
+crash before unlink 00000000000000000002.timeindex
+  found   minikafka.old.prices-0 (3:70 state)
+          prices-0 (0:140 3:70 state note ready)
+  opened  prices-0 (0:140 3:70 state): the new log
+crash before unlink 00000000000000000003.timeindex
+  found   minikafka.old.prices-0 (state)
+          prices-0 (0:140 3:70 state note ready)
+  opened  prices-0 (0:140 3:70 state): the new log
+crash before rmdir minikafka.old.prices-0
+  found   prices-0 (0:140 3:70 state note ready)
+  opened  prices-0 (0:140 3:70 state): the new log
+crash before the end
+  found   prices-0 (0:140 3:70 state)
+  opened  prices-0 (0:140 3:70 state): the new log
+a loss of power at any of them: the old log or the new one
+ON REAL FILES, BETWEEN THE RENAMES
+  opened  0:a=1 1:b=1 2:a=2 3:c=1
+]],
 }
 
 local function run(command)
