@@ -175,8 +175,8 @@ static mk_tail_mode tail_mode(const mk_log *log)
 {
     /* With `preallocate` the file has its full size already; a mapped tail
      * would zero it once more. */
-    if (log->config.preallocate) return MK_TAIL_PLAIN;
-    if (log->mapped == MK_MAPPED_NEVER) return MK_TAIL_PLAIN;
+    if (log->config.preallocate || log->kafka_trusts) return MK_TAIL_PLAIN;
+    if (log->mapped == MK_MAPPED_NEVER) return MK_TAIL_AHEAD;
     return log->mapped == MK_MAPPED_ALWAYS ? MK_TAIL_MAPPED : MK_TAIL_AUTO;
 }
 

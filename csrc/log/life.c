@@ -61,6 +61,27 @@ static mk_status lock_directory(mk_log *log, mk_error *err)
     return mk_vfs_lock(log->vfs, path, log->env->holder, &log->lock, err);
 }
 
+/* A Kafka that finds its marker of a clean end checks no log's end, and does
+ * not start where zeros are left behind a death of ours. */
+static mk_status look_for_kafka(mk_log *log, mk_error *err)
+{
+    char parent[MK_PATH_MAX];
+    char path[MK_PATH_MAX];
+    mk_file_stat stat;
+    mk_status status;
+
+    if (log->read_only) return MK_OK;
+    status = mk_name_parent(parent, sizeof parent, log->directory, err);
+    if (status == MK_OK) {
+        status =
+            mk_name_join(path, sizeof path, parent, MK_NAME_KAFKA_CLEAN, err);
+    }
+    if (status != MK_OK) return status;
+    log->kafka_trusts =
+        mk_vfs_stat(log->vfs, path, &stat, NULL) != MK_NOT_FOUND;
+    return MK_OK;
+}
+
 static mk_status new_log(const mk_open_options *options, mk_log **out,
                          mk_error *err)
 {
@@ -161,6 +182,7 @@ static mk_status take_over(mk_log *log, const mk_open_options *options,
 
     if (status == MK_OK) status = find_directory(log, options->create, err);
     if (status == MK_OK) status = lock_directory(log, err);
+    if (status == MK_OK) status = look_for_kafka(log, err);
     if (status == MK_OK) status = mk_directory_swap_clean(log, err);
     if (status == MK_OK) status = mk_log_recover(log, &options->progress, err);
     if (status == MK_OK) status = begin_writing(log, now_ms, err);

@@ -52,8 +52,9 @@ struct mk_log {
     mk_clock clock;
     mk_mapping mapped;
     bool read_only;
-    mk_sight sight;   /* Of a read-only log's directory, when it was read. */
-    uint64_t session; /* Of the disk, when the log was opened. */
+    bool kafka_trusts; /* Kafka would take zeros behind the end for damage. */
+    mk_sight sight;    /* Of a read-only log's directory, when it was read. */
+    uint64_t session;  /* Of the disk, when the log was opened. */
 
     mk_mutex mutex;
     mk_condition changed; /* The end moved, a sync ended, a state changed. */

@@ -437,6 +437,7 @@ mk_status mk_posix_file_sync(mk_file *base, bool data_only, mk_sync_name name,
     int failed;
 
     (void)name;
+    atomic_fetch_add_explicit(&file->tail.syncs, 1, memory_order_relaxed);
     do {
         failed = data_only ? fdatasync(file->fd) : fsync(file->fd);
     } while (failed != 0 && errno == EINTR);

@@ -39,6 +39,10 @@ typedef struct mk_posix_tail {
     size_t reserved;         /* Size of the reservation, */
     bool in_window;          /* ... which lies there, not in the buffer. */
     unsigned small_run;      /* Small commits in a row, up to a limit. */
+    _Atomic unsigned syncs;  /* Of the file, by any thread; */
+    unsigned syncs_seen;     /* ... when last looked at; */
+    unsigned sync_run; /* ... of few bytes each in a row, up to a limit. */
+    int64_t unsynced;  /* Bytes committed since. */
 } mk_posix_tail;
 
 typedef struct mk_posix_file {

@@ -5,6 +5,11 @@
  * system call: the bytes are built right in the page cache, through a window
  * of shared memory over the end of the file.
  *
+ * Where each append is synced, a plain commit goes into zeros, too, that were
+ * written ahead: then a sync writes data only, and no new size of the file
+ * through the file system's journal. Through the mapping it would cost more,
+ * since a sync makes the next store fault.
+ *
  *     0          position        filled                       window's end
  *     | committed | zeros        | beyond the end of the file |
  *
@@ -24,7 +29,9 @@
  * The sizes are measured (140-byte records on ext4): zeros in steps of 256 KiB
  * and 512 KiB are equally fast, with stalls of 0.2 and 0.3 ms; 64 KiB and 1 MiB
  * are slower. Windows of 16 MiB are a tenth slower than those of 64 MiB, larger
- * ones hardly faster; unmapping one of 64 MiB takes 1.7 ms.
+ * ones hardly faster; unmapping one of 64 MiB takes 1.7 ms. A sync a record
+ * takes 124 us over zeros, 150 at the end of the file, 234 through a window; a
+ * sync each 12 kB 181, 298 and 307; zeros a MiB at a time are slower.
  */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
@@ -38,6 +45,8 @@
 
 #define SMALL_SIZE  4096u        /* Appends up to this may be mapped. */
 #define SMALL_RUN   1024u        /* So many in a row, and AUTO maps. */
+#define SYNC_RUN    16u          /* So many syncs, each of few bytes, and */
+#define SYNC_SIZE   (64 * 1024)  /* ... (so few) zeros are written ahead. */
 #define ZERO_STEP   (256 * 1024) /* Zeros are written up to multiples. */
 #define ZERO_PART   4096         /* ... from a block of that size. */
 #define WINDOW_SIZE (64 * 1024 * 1024)
@@ -90,9 +99,10 @@ static mk_status check_length(mk_posix_file *file, mk_error *err)
 
 /* ---- The window ---- */
 
-/* Where blocks once written stay, so that a store into them can't fail. File
- * systems that copy on write, and those on a network, are not among them. */
-static bool is_safe_to_map(const mk_posix_file *file)
+/* Where blocks once written stay, so that a store into them can't fail and a
+ * sync of them needs no journal. File systems that copy on write, and those on
+ * a network, are not among them. */
+static bool keeps_blocks(const mk_posix_file *file)
 {
     struct statfs disk;
 
@@ -185,11 +195,14 @@ static bool use_window(mk_posix_file *file, int64_t position, size_t size)
     mk_posix_tail *tail = &file->tail;
     int64_t end = position + (int64_t)size;
 
-    if (size > SMALL_SIZE || tail->mode == MK_TAIL_PLAIN) return false;
+    if (size > SMALL_SIZE || tail->sync_run >= SYNC_RUN) return false;
+    if (tail->mode != MK_TAIL_AUTO && tail->mode != MK_TAIL_MAPPED) {
+        return false;
+    }
     if (tail->mode == MK_TAIL_AUTO && tail->small_run < SMALL_RUN) return false;
     if (MK_LIKELY(is_in_window(tail, end) && end <= tail->filled)) return true;
 
-    if (tail->mode == MK_TAIL_AUTO && !is_safe_to_map(file)) {
+    if (tail->mode == MK_TAIL_AUTO && !keeps_blocks(file)) {
         tail->mode = MK_TAIL_PLAIN;
         return false;
     }
@@ -200,11 +213,40 @@ static bool use_window(mk_posix_file *file, int64_t position, size_t size)
     return false;
 }
 
+/* ---- Syncs ---- */
+
+/* See whether there were syncs since the last commit, and how few bytes each of
+ * them had. They come from any thread, and may come in the middle of this. */
+static void note_syncs(mk_posix_tail *tail, size_t size)
+{
+    unsigned syncs = atomic_load_explicit(&tail->syncs, memory_order_relaxed);
+
+    if (syncs != tail->syncs_seen) {
+        tail->syncs_seen = syncs;
+        tail->unsynced = 0;
+        if (tail->sync_run < SYNC_RUN) tail->sync_run++;
+    }
+    tail->unsynced += (int64_t)size;
+    if (tail->unsynced > SYNC_SIZE) tail->sync_run = 0;
+}
+
+/* Write zeros ahead if the commit up to `end` needs some and is one of many
+ * that are synced. Without room for them it goes on as if it were not. */
+static void prepare_sync(mk_posix_file *file, int64_t end)
+{
+    mk_posix_tail *tail = &file->tail;
+
+    if (end <= tail->filled || tail->sync_run < SYNC_RUN) return;
+    if (tail->mode == MK_TAIL_PLAIN) return;
+    if (!keeps_blocks(file) || !fill_zeros(file, end)) tail->sync_run = 0;
+}
+
 /* ---- The tail ---- */
 
 void mk_posix_tail_init(mk_posix_tail *tail)
 {
     atomic_init(&tail->position, MK_POSIX_NO_TAIL);
+    atomic_init(&tail->syncs, 0);
 }
 
 void mk_posix_tail_deinit(mk_posix_file *file)
@@ -229,6 +271,8 @@ mk_status mk_posix_tail_begin(mk_file *base, int64_t position,
     tail->filled = position;
     tail->tick = -1;
     tail->small_run = 0;
+    tail->sync_run = 0;
+    tail->unsynced = 0;
     status = check_length(file, err);
     if (status == MK_OK) set_position(tail, position);
     return status;
@@ -275,8 +319,10 @@ static mk_status commit_bytes(mk_posix_file *file, int64_t position,
 {
     mk_posix_tail *tail = &file->tail;
     int64_t end = position + (int64_t)size;
-    mk_status status = mk_posix_write(file, position, bytes, size, err);
+    mk_status status;
 
+    prepare_sync(file, end);
+    status = mk_posix_write(file, position, bytes, size, err);
     if (status == MK_OK && tail->filled < end) tail->filled = end;
     return status;
 }
@@ -294,6 +340,7 @@ mk_status mk_posix_tail_commit(mk_file *base, size_t size, mk_error *err)
         drop_reservation(tail, position);
         return MK_OK;
     }
+    note_syncs(tail, size);
     if (!tail->in_window) {
         status = commit_bytes(file, position, tail->buffer, size, err);
     }
@@ -325,6 +372,7 @@ mk_status mk_posix_tail_append(mk_file *base, const void *bytes, size_t size,
     /* Too large for the window: no need to copy it into a buffer. */
     status = mk_posix_tail_commit(base, 0, err);
     if (status == MK_OK) status = check_length(file, err);
+    note_syncs(&file->tail, size);
     if (status == MK_OK) {
         status = commit_bytes(file, position, bytes, size, err);
     }

@@ -97,9 +97,12 @@ enum {
 
 /* How a tail is written. */
 typedef enum mk_tail_mode {
-    MK_TAIL_PLAIN,  /* One write a commit. */
-    MK_TAIL_AUTO,   /* Mapped after many small commits in a row, where safe. */
-    MK_TAIL_MAPPED, /* Mapped for small commits. */
+    MK_TAIL_PLAIN,  /* One write a commit; the file ends with it. */
+    MK_TAIL_AHEAD,  /* One write a commit; where many are synced, zeros follow
+                       in the file, until the tail ends. */
+    MK_TAIL_AUTO,   /* The same; mapped after many small commits in a row that
+                       are not synced, where safe. */
+    MK_TAIL_MAPPED, /* The same; mapped for small commits. */
 } mk_tail_mode;
 
 typedef struct mk_vfs_methods {

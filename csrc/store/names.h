@@ -18,6 +18,9 @@
 #define MK_NAME_STATE "minikafka.state"
 #define MK_NAME_SWAP  "minikafka.swap"
 
+/* Kafka's marker, in the directory above, of a clean end of all partitions. */
+#define MK_NAME_KAFKA_CLEAN ".kafka_cleanshutdown"
+
 typedef enum mk_file_role {
     MK_ROLE_LOG,
     MK_ROLE_OFFSET_INDEX,

@@ -40,6 +40,7 @@ static void check_mixture(posix_world *world, mk_tail_mode mode, int64_t start)
         assert_int_equal(append(file, size, i, NULL), MK_OK);
         fill(model + end, size, i);
         end += size;
+        if (i >= 1000 && i < 1000 + SYNCED) assert_synced(file);
         if (i % 10 != 0) continue;
         assert_int_equal(committed(file), end);
         assert_int_equal(mk_file_view(file, &scratch, (int64_t)(end - size),
@@ -47,9 +48,7 @@ static void check_mixture(posix_world *world, mk_tail_mode mode, int64_t start)
                          MK_OK);
         assert_int_equal(span.size, size);
         assert_memory_equal(span.data, model + end - size, size);
-        if (i % 500 != 0) continue;
-        assert_int_equal(mk_file_sync(file, true, MK_SYNC_FLUSH_LOG, NULL),
-                         MK_OK);
+        if (i % 500 == 0) assert_synced(file);
     }
     assert_true(end <= 16 << 20);
     assert_int_equal(mk_file_tail_end(file, NULL), MK_OK);
@@ -138,7 +137,7 @@ static void test_auto_maps_after_many_small_appends(void **state)
     append_many(file, 1000);
     assert_int_equal(append(file, 5000, 0, NULL), MK_OK);
     append_many(file, 1023);
-    assert_int_equal(mk_file_sync(file, true, MK_SYNC_FLUSH_LOG, NULL), MK_OK);
+    assert_synced(file);
     assert_int_equal(size_on_disk(world, "file"), committed(file));
     append_many(file, 2);
     assert_true(size_on_disk(world, "file") > committed(file));
@@ -175,6 +174,43 @@ static void test_plain_and_mapped_do_as_told(void **state)
     append_many(file, 1);
     assert_true(size_on_disk(world, "mapped") > 5000 + SMALL);
     close_file(file);
+}
+
+/* Where each append is synced, all modes but PLAIN write zeros ahead, and none
+ * maps; with more bytes a sync they stop. */
+static void test_syncs_bring_zeros_ahead(void **state)
+{
+    posix_world *world = *state;
+
+    if (!is_known_disk(world)) {
+        print_message("no disk to write ahead on\n");
+        skip();
+    }
+    for (int i = 0; i < MODES; i++) {
+        mk_file *file;
+        int64_t size;
+
+        put_file(world, "file", "", 0);
+        file = open_tail(world, "file", 0, all_modes[i]);
+        assert_int_equal(append(file, 5000, 0, NULL), MK_OK);
+        for (unsigned j = 0; j < SYNCED; j++) {
+            assert_synced(file);
+            assert_int_equal(append(file, 5000, j, NULL), MK_OK);
+        }
+        size = size_on_disk(world, "file");
+        assert_true((size == committed(file)) ==
+                    (all_modes[i] == MK_TAIL_PLAIN));
+        assert_synced(file);
+        assert_int_equal(append(file, 5000, 0, NULL), MK_OK);
+        if (all_modes[i] != MK_TAIL_PLAIN) {
+            assert_int_equal(size_on_disk(world, "file"), size);
+        }
+        while (committed(file) <= size) {
+            assert_int_equal(append(file, 70000, 0, NULL), MK_OK);
+        }
+        assert_int_equal(size_on_disk(world, "file"), committed(file));
+        close_file(file);
+    }
 }
 
 /* Without room for a mapping a tail is plain, and nobody notices. */
@@ -311,6 +347,7 @@ int main(void)
         TEST(test_auto_maps_after_many_small_appends),
         TEST(test_auto_avoids_unknown_disks),
         TEST(test_plain_and_mapped_do_as_told),
+        TEST(test_syncs_bring_zeros_ahead),
         TEST(test_mapped_tail_without_address_space),
         TEST(test_mapped_tail_crosses_windows),
         TEST(test_end_cuts_what_is_ahead),

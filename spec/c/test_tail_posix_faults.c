@@ -30,6 +30,7 @@ static void test_kill_loses_nothing_committed(void **state)
                             MK_OK);
                 for (unsigned j = 0; j < count; j++) {
                     CHILD_CHECK(append(file, SMALL, j, NULL) == MK_OK);
+                    if (j < SYNCED) assert_synced(file);
                 }
                 raise(SIGKILL);
             }
@@ -132,6 +133,28 @@ static void test_zeros_in_vain_are_given_back(void **state)
     assert_int_equal(size_on_disk(world, "file"), committed(file));
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     close_file(file);
+}
+
+/* The same before appends that are synced: those that fit need no zeros. */
+static void test_synced_appends_fit_without_zeros(void **state)
+{
+    posix_world *world = *state;
+    mk_file *file = open_tail(world, "file", 0, MK_TAIL_AHEAD);
+    struct rlimit limit;
+    mk_error err;
+
+    limit_file_size(&limit, 200000);
+    for (unsigned i = 0; i < 200000 / SMALL; i++) {
+        if (i < SYNCED) assert_synced(file);
+        assert_int_equal(append(file, SMALL, i, &err), MK_OK);
+        assert_int_equal(size_on_disk(world, "file"), committed(file));
+    }
+    assert_int_equal(append(file, SMALL, 0, &err), MK_IO);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_int_equal(mk_file_truncate(file, 200000 / SMALL * SMALL, NULL),
+                     MK_OK);
+    close_file(file);
+    assert_small_appends(world, "file", 200000 / SMALL);
 }
 
 /* On a disk that is really full too all that fits is stored, and what does not
@@ -301,6 +324,7 @@ int main(void)
         TEST(test_fork_leaves_the_tail_with_the_parent),
         TEST(test_limit_stops_no_append_that_fits),
         TEST(test_zeros_in_vain_are_given_back),
+        TEST(test_synced_appends_fit_without_zeros),
         TEST(test_full_disk_is_an_error),
         TEST(test_zeros_are_room),
         TEST(test_reserve_survives_a_poor_heap),

@@ -9,11 +9,12 @@
 enum {
     SMALL = 140,      /* A small append, as W2 has it. */
     RUN = 1100,       /* More small appends than AUTO waits for. */
+    SYNCED = 20,      /* More syncs than are waited for with zeros ahead. */
     WINDOW = 64 << 20 /* What is mapped at a time. */
 };
 
-static const mk_tail_mode all_modes[] = {MK_TAIL_PLAIN, MK_TAIL_AUTO,
-                                         MK_TAIL_MAPPED};
+static const mk_tail_mode all_modes[] = {MK_TAIL_PLAIN, MK_TAIL_AHEAD,
+                                         MK_TAIL_AUTO, MK_TAIL_MAPPED};
 enum { MODES = sizeof all_modes / sizeof *all_modes };
 
 static inline mk_file *open_tail(posix_world *world, const char *name,
@@ -81,6 +82,11 @@ static inline int64_t committed(mk_file *file)
 
     assert_int_equal(mk_file_stat_open(file, &stat, NULL), MK_OK);
     return stat.size;
+}
+
+static inline void assert_synced(mk_file *file)
+{
+    assert_int_equal(mk_file_sync(file, true, MK_SYNC_FLUSH_LOG, NULL), MK_OK);
 }
 
 #endif /* MK_SUPPORT_POSIX_TAIL_H */
