@@ -55,6 +55,8 @@ build = {
         "csrc/log/config.c",
         "csrc/log/batch_cache.c",
         "csrc/log/log.c",
+        "csrc/log/inventory.c",
+        "csrc/log/leftovers.c",
         "csrc/log/recovery.c",
         "csrc/log/refresh.c",
         "csrc/log/append.c",

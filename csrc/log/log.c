@@ -258,8 +258,8 @@ mk_status mk_log_pin_locked(mk_log *log, mk_segment *segment, mk_error *err)
     if (segment->sealed && log->mapped == MK_MAPPED_ALWAYS && !log->read_only) {
         flags = MK_OPEN_MAPPED;
     }
-    status = mk_name_segment_file(path, sizeof path, log->directory,
-                                  segment->base_offset, MK_ROLE_LOG, err);
+    status =
+        mk_segment_log_path(segment, log->directory, path, sizeof path, err);
     if (status != MK_OK) return status;
     return mk_file_cache_pin(&log->files, &segment->log, path, flags, err);
 }

@@ -4,20 +4,22 @@
  * The state file claims facts about segments, an end and a recovery point. The
  * recovery point is believed when the batch that it names is there and sound.
  * A segment's facts are believed when all of it lies below a believed recovery
- * point and its file is at least as long as the facts say. What the facts do
- * not cover is read and checked batch by batch:
+ * point, its file is as long as the facts say (or longer, if it has the
+ * recovery point), and the segment after it is the one that the state knows.
+ * What the facts do not cover is read and checked batch by batch:
  *
  *  - in a sealed segment it must be sound to the end of the file;
  *  - in the active one the first unsound byte is the end of the log.
  *
- * A recovery that had to read forgets the recovery point: what it found is in
- * the kernel's hands, and the next flush puts it on stable storage.
+ * A recovery that had to read beyond the recovery point forgets it: what it
+ * found is in the kernel's hands, and the next flush puts it on stable storage.
  */
 #include "log/recovery.h"
 
 #include <inttypes.h>
 
 #include "base/check.h"
+#include "log/inventory.h"
 
 #include "base/poison.h"
 
@@ -36,77 +38,6 @@ typedef struct recovery {
 
 /* ---- What is there ---- */
 
-/* Remove a file that a step of Kafka's left behind and that it removes, too,
- * when it opens a log. */
-static mk_status remove_leftover(mk_log *log, const char *name, mk_error *err)
-{
-    char path[MK_PATH_MAX];
-    mk_status status;
-
-    if (log->read_only) return MK_OK;
-    status = mk_name_join(path, sizeof path, log->directory, name, err);
-    if (status != MK_OK) return status;
-    return mk_vfs_unlink(log->vfs, path, err);
-}
-
-/* The smallest offset of a `.cleaned` file: output at or behind it was not
- * complete. */
-static int64_t first_unfinished(const mk_name_list *names)
-{
-    int64_t first = INT64_MAX;
-
-    for (size_t i = 0; i < names->count; i++) {
-        mk_file_name name = mk_name_parse(names->names[i]);
-
-        if (name.stage == MK_STAGE_CLEANED && name.offset < first) {
-            first = name.offset;
-        }
-    }
-    return first;
-}
-
-static mk_status find_segment(mk_log *log, const char *text, int64_t unfinished,
-                              mk_error *err)
-{
-    mk_file_name name = mk_name_parse(text);
-    mk_segment *segment = NULL;
-    mk_status status;
-
-    if (name.stage == MK_STAGE_DELETED || name.stage == MK_STAGE_CLEANED ||
-        (name.stage == MK_STAGE_SWAP && name.offset >= unfinished)) {
-        return remove_leftover(log, text, err);
-    }
-    if (name.stage == MK_STAGE_SWAP) {
-        return mk_fail_at(err, MK_SWAP_AMBIGUOUS, log->directory, -1,
-                          "%s has %s, left by an interrupted swap of segments",
-                          log->directory, text);
-    }
-    if (name.role != MK_ROLE_LOG) return MK_OK;
-    status = mk_segment_new(&log->heap, name.offset, &segment, err);
-    if (status != MK_OK) return status;
-    segment->sealed = true;
-    status = mk_log_add_segment_locked(log, segment, err);
-    if (status != MK_OK) mk_segment_free(segment);
-    return status;
-}
-
-/* Add an empty segment for each `.log` file. */
-static mk_status find_segments(mk_log *log, mk_error *err)
-{
-    mk_name_list names;
-    int64_t unfinished;
-    mk_status status = mk_vfs_list(log->vfs, log->directory, &names, err);
-
-    if (status != MK_OK) return status;
-    unfinished = first_unfinished(&names);
-    for (size_t i = 0; status == MK_OK && i < names.count; i++) {
-        if (names.kinds[i] != MK_KIND_FILE) continue;
-        status = find_segment(log, names.names[i], unfinished, err);
-    }
-    mk_name_list_deinit(&names);
-    return status;
-}
-
 mk_status mk_log_measure_segment(mk_log *log, const mk_segment *segment,
                                  int64_t *out, mk_error *err)
 {
@@ -115,8 +46,8 @@ mk_status mk_log_measure_segment(mk_log *log, const mk_segment *segment,
     mk_status status;
 
     *out = 0;
-    status = mk_name_segment_file(path, sizeof path, log->directory,
-                                  segment->base_offset, MK_ROLE_LOG, err);
+    status =
+        mk_segment_log_path(segment, log->directory, path, sizeof path, err);
     if (status != MK_OK) return status;
     status = mk_vfs_stat(log->vfs, path, &stat, err);
     if (status != MK_OK) return status;
@@ -196,6 +127,29 @@ static mk_status believe_point(recovery *r, mk_error *err)
     return MK_OK;
 }
 
+/* Forget facts of segments that have another one after them now: somebody else
+ * rewrote them. */
+static void forget_rewritten(mk_log *log, mk_state *state)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < state->facts_count; i++) {
+        int64_t base_offset = state->facts[i].base_offset;
+        size_t next = 0;
+
+        if (i + 1 < state->facts_count && log->segment_count > 0) {
+            next = mk_log_find_segment_locked(log, base_offset) + 1;
+        }
+        if (next > 0 && next < log->segment_count &&
+            log->segments[next]->base_offset !=
+                state->facts[i + 1].base_offset) {
+            continue;
+        }
+        state->facts[kept++] = state->facts[i];
+    }
+    state->facts_count = kept;
+}
+
 /* Start the segment from what the state says of it, as far as that is
  * believed. Of the last one its last batch must be known, too. */
 static void believe_facts(recovery *r, mk_segment *segment, int64_t size,
@@ -210,7 +164,7 @@ static void believe_facts(recovery *r, mk_segment *segment, int64_t size,
     if (facts->log_bytes > size || facts->log_bytes < 0) return;
     ends_at_point = point->segment == segment->base_offset &&
                     point->end_position == facts->log_bytes;
-    if (last && !ends_at_point) return;
+    if ((last || facts->log_bytes < size) && !ends_at_point) return;
     mk_segment_take_facts(segment, facts);
     if (ends_at_point) {
         segment->last_batch_position = point->batch_position;
@@ -260,8 +214,8 @@ static mk_status fail_damaged(const mk_log *log, const mk_segment *segment,
     char path[MK_PATH_MAX];
     mk_status status;
 
-    status = mk_name_segment_file(path, sizeof path, log->directory,
-                                  segment->base_offset, MK_ROLE_LOG, err);
+    status =
+        mk_segment_log_path(segment, log->directory, path, sizeof path, err);
     if (status != MK_OK) return status;
     if (end == MK_SCAN_OLD) {
         status = mk_fail_at(err, MK_UNSUPPORTED, path, segment->log_bytes,
@@ -300,9 +254,10 @@ static mk_status check_segment(recovery *r, mk_segment *segment, bool last,
         segment->index_files_good = false; /* They may hold more. */
     }
     if (size == 0) return MK_OK;
-    r->checked = true;
     status = scan_segment(r, segment, size, &end, err);
     if (status != MK_OK) return status;
+    /* Below the recovery point it was rewritten, and is stable all the same. */
+    if (last || segment->next_offset > r->believed) r->checked = true;
     if (end == MK_SCAN_OLD) return fail_damaged(r->log, segment, end, err);
     *sound = end == MK_SCAN_WHOLE;
     if (*sound || last || r->log->read_only) return MK_OK;
@@ -506,15 +461,18 @@ mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
                          mk_error *err)
 {
     recovery r = {.log = log, .progress = progress};
+    mk_rewritten rewritten;
     mk_status status;
 
     mk_scratch_init(&r.scratch, &log->heap);
     mk_state_init(&r.state, &log->heap);
-    status = find_segments(log, err);
+    status = mk_inventory_take(log, &rewritten, err);
     if (status == MK_OK) {
         status = mk_state_load(&r.state, log->vfs, log->directory, err);
     }
     if (!mk_state_is_plausible(&r.state)) mk_state_deinit(&r.state);
+    mk_state_forget(&r.state, rewritten.from, rewritten.to);
+    forget_rewritten(log, &r.state);
     if (status == MK_OK) {
         status = drop_below(log, r.state.log_start_offset, err);
     }

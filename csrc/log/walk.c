@@ -180,8 +180,8 @@ mk_status mk_walk_fail(mk_walk *walk, mk_status code, const char *what,
     char path[MK_PATH_MAX];
     mk_status status;
 
-    status = mk_name_segment_file(path, sizeof path, walk->log->directory,
-                                  segment->base_offset, MK_ROLE_LOG, err);
+    status = mk_segment_log_path(segment, walk->log->directory, path,
+                                 sizeof path, err);
     if (status != MK_OK) return status;
     status = mk_fail_at(err, code, path, walk->position,
                         "%s is damaged at position %" PRId64

@@ -33,18 +33,22 @@
 
 /* Every sync has a name, so that a test can leave out one and show what
  * breaks. */
-#define MK_SYNC_NAMES(X)                                               \
-    X(FLUSH_LOG)         /* A segment's log, by flush. */              \
-    X(SEAL_LOG)          /* The same, before another one follows. */   \
-    X(FLUSH_DIRECTORY)   /* The names of new segments, by flush. */    \
-    X(CREATE_PARENT)     /* The name of a new partition directory. */  \
-    X(TRUNCATE_LOG)      /* A log whose tail was cut off. */           \
-    X(REPLACE_FILE)      /* A small file, before it takes its name. */ \
-    X(REPLACE_DIRECTORY) /* ... and the directory after it did. */     \
-    X(SWAP_LOG)          /* The log of a rewritten segment. */         \
-    X(SWAP_PARENT)       /* The parent, after the swap. */             \
-    X(SWAP_TREE)         /* An old tree, before its note goes. */      \
-    X(SWAP_DONE)         /* The parent, after the old directory went. */
+#define MK_SYNC_NAMES(X)                                                 \
+    X(FLUSH_LOG)         /* A segment's log, by flush. */                \
+    X(SEAL_LOG)          /* The same, before another one follows. */     \
+    X(FLUSH_DIRECTORY)   /* The names of new segments, by flush. */      \
+    X(CREATE_PARENT)     /* The name of a new partition directory. */    \
+    X(TRUNCATE_LOG)      /* A log whose tail was cut off. */             \
+    X(REPLACE_FILE)      /* A small file, before it takes its name. */   \
+    X(REPLACE_DIRECTORY) /* ... and the directory after it did. */       \
+    X(SWAP_LOG)          /* The log of a rewritten segment. */           \
+    X(SWAP_PARENT)       /* The parent, after the swap. */               \
+    X(SWAP_TREE)         /* An old tree, before its note goes. */        \
+    X(SWAP_DONE)         /* The parent, after the old directory went. */ \
+    X(SEGMENTS_SWAP)     /* The names of complete rewritten segments, */ \
+    X(SEGMENTS_GONE)     /* ... after their sources went, */             \
+    X(SEGMENTS_DONE)     /* ... with their final names, */               \
+    X(SEGMENTS_UNDONE)   /* ... or after they went themselves. */
 
 typedef enum mk_sync_name {
 #define X(name) MK_SYNC_##name,

@@ -83,6 +83,25 @@ static mk_status check_fit(int written, size_t out_size, const char *path,
     return mk_fail(err, MK_INVALID_ARGUMENT, "the path %s is too long", path);
 }
 
+void mk_name_write(char *out, size_t out_size, mk_file_name name)
+{
+    int size;
+
+    MK_ASSERT((size_t)name.role < LENGTH(roles));
+    size = snprintf(out, out_size, "%020" PRId64 "%s%s", name.offset,
+                    roles[name.role].suffix, stages[name.stage].suffix);
+    MK_ASSERT((size_t)size < out_size);
+}
+
+mk_status mk_name_file(char *out, size_t out_size, const char *directory,
+                       mk_file_name name, mk_error *err)
+{
+    char last[64];
+
+    mk_name_write(last, sizeof last, name);
+    return mk_name_join(out, out_size, directory, last, err);
+}
+
 mk_status mk_name_segment_file(char *out, size_t out_size,
                                const char *directory, int64_t base_offset,
                                mk_file_role role, mk_error *err)

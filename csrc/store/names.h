@@ -47,6 +47,16 @@ typedef struct mk_file_name {
 /* Take a name apart. Whatever is not exactly of the grammar is UNKNOWN. */
 mk_file_name mk_name_parse(const char *name);
 
+/* Write a file's name, of a segment's or a snapshot's, into `out`, which has
+ * room for 64 bytes. */
+void mk_name_write(char *out, size_t out_size, mk_file_name name);
+
+/* Write `<directory>/<that name>`. Errors: INVALID_ARGUMENT when it does not
+ * fit. */
+MK_NODISCARD mk_status mk_name_file(char *out, size_t out_size,
+                                    const char *directory, mk_file_name name,
+                                    mk_error *err);
+
 /* Write `<directory>/<20 digits><suffix of the role>` into `out`.
  * Errors: INVALID_ARGUMENT when it does not fit. */
 MK_NODISCARD mk_status mk_name_segment_file(char *out, size_t out_size,

@@ -179,6 +179,14 @@ mk_status mk_segment_note(mk_segment *segment, const mk_batch *batch,
     return MK_OK;
 }
 
+mk_status mk_segment_log_path(const mk_segment *segment, const char *directory,
+                              char *out, size_t out_size, mk_error *err)
+{
+    mk_file_name name = {MK_ROLE_LOG, segment->stage, segment->base_offset};
+
+    return mk_name_file(out, out_size, directory, name, err);
+}
+
 mk_status mk_segment_finish_times(mk_segment *segment, mk_error *err)
 {
     segment->has_index_checksum = false;

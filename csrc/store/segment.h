@@ -28,6 +28,8 @@ typedef struct mk_segment {
     const mk_heap *heap; /* Borrowed. */
     size_t references;   /* Holders; the log's mutex guards it. */
     int64_t base_offset;
+    mk_file_stage stage; /* FINAL, but for a moment of a swap, or for a reader
+                            of one that was cut short: of its log's name. */
     int64_t next_offset;
     int64_t log_bytes;
     int64_t max_timestamp_ms;
@@ -92,6 +94,12 @@ static inline bool mk_segment_fits(const mk_segment *segment, int64_t offset)
     return offset >= segment->base_offset &&
            offset - segment->base_offset <= INT32_MAX;
 }
+
+/* Write the path of its log into `out`. Errors: INVALID_ARGUMENT when it does
+ * not fit. */
+MK_NODISCARD mk_status mk_segment_log_path(const mk_segment *segment,
+                                           const char *directory, char *out,
+                                           size_t out_size, mk_error *err);
 
 /* Add the time index's last entry, as rolling and closing do.
  * Errors: NO_MEMORY. */

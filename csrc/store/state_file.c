@@ -102,6 +102,19 @@ static bool facts_equal(const mk_segment_facts *a, const mk_segment_facts *b)
            a->index_checksum == b->index_checksum;
 }
 
+void mk_state_forget(mk_state *state, int64_t first, int64_t end)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < state->facts_count; i++) {
+        int64_t base_offset = state->facts[i].base_offset;
+
+        if (base_offset >= first && base_offset < end) continue;
+        state->facts[kept++] = state->facts[i];
+    }
+    state->facts_count = kept;
+}
+
 bool mk_state_equals(const mk_state *a, const mk_state *b)
 {
     if (a->log_start_offset != b->log_start_offset ||

@@ -59,6 +59,9 @@ MK_NODISCARD mk_status mk_state_add(mk_state *state,
 const mk_segment_facts *mk_state_find(const mk_state *state,
                                       int64_t base_offset);
 
+/* Forget what is said of segments with bases in [first, end). */
+void mk_state_forget(mk_state *state, int64_t first, int64_t end);
+
 /* Do both say the same? */
 bool mk_state_equals(const mk_state *a, const mk_state *b);
 

@@ -1,0 +1,20 @@
+/*
+ * inventory -- listing a directory, bringing a swap of segments that was cut
+ * short to its end, and counting the segments there are.
+ */
+#ifndef MK_LOG_INVENTORY_H
+#define MK_LOG_INVENTORY_H
+
+#include "log/leftovers.h"
+#include "log/log.h"
+
+/*
+ * Add an empty segment to the log for each one in its directory. A log that may
+ * write carries out first what the leftovers call for; a reader's segments have
+ * the stage that they are found in. `out` is what was rewritten. Errors:
+ * SWAP_AMBIGUOUS, IO, NO_MEMORY.
+ */
+MK_NODISCARD mk_status mk_inventory_take(mk_log *log, mk_rewritten *out,
+                                         mk_error *err);
+
+#endif /* MK_LOG_INVENTORY_H */
