@@ -25,6 +25,7 @@ local TESTED_BY = {
   ["os/vfs"] = "spec/c/test_vfs_sim.c",
   ["log/batch_cache"] = "spec/read_spec.lua",
   ["log/log"] = "spec/handles_spec.lua",
+  ["log/renew"] = "spec/c/test_heal.c",
   ["log/refresh"] = "spec/c/test_read_only.c",
   ["log/swap_decision"] = "spec/swap_spec.lua",
   ["log/walk"] = "spec/read_spec.lua",

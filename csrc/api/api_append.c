@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "log/appender.h"
 #include "log/flush.h"
+#include "log/heal.h"
 
 #include "base/poison.h"
 
@@ -54,7 +55,7 @@ static void prepare(mk_waiting *waiting, const mk_append_options *options)
 static mk_status try_append(mk_log *log, const mk_record *records, size_t count,
                             mk_waiting *waiting, int64_t now_ms, mk_error *err)
 {
-    mk_status status = mk_log_check_writable_locked(log, err);
+    mk_status status = mk_log_make_writable_locked(log, err);
 
     if (MK_UNLIKELY(status != MK_OK)) return status;
     if (now_ms == MK_TIMESTAMP_NOW &&
@@ -188,7 +189,7 @@ mk_status mk_log_roll(mk_log *log, mk_error *err)
     if (status == MK_OK) {
         mk_mutex_lock(&log->mutex);
         do {
-            status = mk_log_check_writable_locked(log, err);
+            status = mk_log_make_writable_locked(log, err);
             if (status == MK_OK) {
                 status = mk_log_send_waiting_locked(log, now_ms, err);
             }
@@ -228,7 +229,7 @@ mk_status mk_appender_open(mk_log *log, const mk_appender_options *options,
                        INT32_MAX);
     }
     mk_mutex_lock(&log->mutex);
-    status = mk_log_check_writable_locked(log, err);
+    status = mk_log_make_writable_locked(log, err);
     mk_mutex_unlock(&log->mutex);
     if (status != MK_OK) return status;
     return mk_appender_new(log, options, out, err);
@@ -237,7 +238,7 @@ mk_status mk_appender_open(mk_log *log, const mk_appender_options *options,
 static mk_status try_add(mk_appender *appender, const mk_record *records,
                          size_t count, int64_t now_ms, mk_error *err)
 {
-    mk_status status = mk_log_check_writable_locked(appender->log, err);
+    mk_status status = mk_log_make_writable_locked(appender->log, err);
 
     if (MK_UNLIKELY(status != MK_OK)) return status;
     if (now_ms == MK_TIMESTAMP_NOW &&
@@ -301,7 +302,7 @@ mk_status mk_appender_flush(mk_appender *appender, mk_offset_range *out,
     if (err == NULL) err = &scratch;
     *out = (mk_offset_range){-1, -1};
     mk_mutex_lock(&log->mutex);
-    status = mk_log_check_writable_locked(log, err);
+    status = mk_log_make_writable_locked(log, err);
     if (status == MK_OK && appender->waiting.builder.record_count > 0) {
         status = mk_appender_send_locked(appender, now_ms, err);
         while (status == MK_END) {

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "clean/compactor.h"
 #include "clean/retention.h"
+#include "log/heal.h"
 #include "log/remove.h"
 
 #include "base/poison.h"
@@ -22,7 +23,8 @@ static mk_status begin(mk_log *log, const mk_clock *clock, int64_t *now_ms,
         return status;
     }
     mk_mutex_lock(&log->mutex);
-    status = mk_log_begin_maintenance_locked(log, err);
+    status = mk_log_make_writable_locked(log, err);
+    if (status == MK_OK) status = mk_log_begin_maintenance_locked(log, err);
     if (status == MK_OK) {
         status = mk_log_send_waiting_locked(log, *now_ms, err);
         if (status != MK_OK) mk_log_end_maintenance_locked(log);

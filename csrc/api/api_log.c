@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "log/append.h"
 #include "log/flush.h"
+#include "log/heal.h"
 #include "log/life.h"
 #include "log/refresh.h"
 
@@ -101,7 +102,7 @@ mk_status mk_log_configure(mk_log *log, const mk_config *config, mk_error *err)
 
     if (status != MK_OK) return status;
     mk_mutex_lock(&log->mutex);
-    status = mk_log_check_writable_locked(log, err);
+    status = mk_log_make_writable_locked(log, err);
     if (status == MK_OK) log->config = *config;
     mk_mutex_unlock(&log->mutex);
     return status;
@@ -144,6 +145,7 @@ mk_status mk_log_get_stats(mk_log *log, mk_log_stats *out, mk_error *err)
     if (status == MK_OK) {
         *out = log->stats;
         mk_log_get_info_locked(log, &out->info);
+        out->refusing = log->failed != MK_OK;
         out->open_files = log->files.open_count;
         out->heap_bytes =
             log->spare.capacity + mk_batch_cache_bytes(&log->batch_cache);
@@ -165,7 +167,7 @@ static mk_status flush_locked(mk_log *log, int64_t now_ms, mk_error *err)
     mk_status status;
 
     do {
-        status = mk_log_check_writable_locked(log, err);
+        status = mk_log_make_writable_locked(log, err);
         if (status == MK_OK) {
             status = mk_log_send_waiting_locked(log, now_ms, err);
         }

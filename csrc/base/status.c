@@ -158,3 +158,9 @@ void mk_wrap(mk_error *err, const char *format, ...)
     used = strlen(err->message);
     snprintf(err->message + used, sizeof err->message - used, ": %s", inner);
 }
+
+bool mk_is_no_room(mk_status status, const mk_error *err)
+{
+    return status == MK_IO &&
+           (err->os_errno == ENOSPC || err->os_errno == EDQUOT);
+}

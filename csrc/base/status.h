@@ -38,4 +38,8 @@ void mk_error_add_found(mk_error *err, const char *path, const char *what,
  * `err` is NULL, so keep your own). */
 void mk_wrap(mk_error *err, const char *format, ...) MK_PRINTF(2, 3);
 
+/* Did it fail since the disk is full, or what one may use of it? `err` is not
+ * NULL unless the status is OK. */
+bool mk_is_no_room(mk_status status, const mk_error *err);
+
 #endif /* MK_BASE_STATUS_H */

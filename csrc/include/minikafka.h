@@ -353,6 +353,10 @@ typedef struct mk_log_stats {
     int64_t rolls, flushes, syncs;
     int64_t recovered_bytes; /* Read by the recovery at opening. */
     int64_t truncated_bytes; /* Cut off a torn tail at opening. */
+    int64_t heals;           /* How often it refused changes, and went on. */
+    int64_t lost_offsets;    /* Acknowledged, not flushed, and not there any
+                                more when it healed. */
+    bool refusing;           /* It refuses changes now. */
     size_t open_files;       /* Descriptors held for segments. */
     size_t heap_bytes;       /* Index entries and buffers held. */
 } mk_log_stats;

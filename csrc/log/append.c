@@ -302,9 +302,10 @@ mk_status mk_log_seal_locked(mk_log *log, mk_segment *segment, int64_t now_ms,
     if (status == MK_OK) {
         status = mk_file_sync(segment->log.file, true, MK_SYNC_SEAL_LOG, err);
         log->stats.syncs++;
+        if (status != MK_OK) mk_log_doubt_sync_locked(log, err);
     }
     segment->synced = status == MK_OK;
-    if (status != MK_OK) mk_log_refuse_locked(log, err);
+    if (status != MK_OK) mk_log_doubt_tail_locked(log, err);
     return status;
 }
 
@@ -314,7 +315,7 @@ static void unseal(mk_log *log, mk_segment *active, const mk_error *cause)
     mk_status status = mk_file_tail_begin(active->log.file, active->log_bytes,
                                           tail_mode(log), NULL);
 
-    if (status != MK_OK) mk_log_refuse_locked(log, cause);
+    if (status != MK_OK) mk_log_doubt_tail_locked(log, cause);
     active->synced = false;
 }
 
@@ -394,10 +395,10 @@ static void undo_write(mk_log *log, const mk_error *cause)
     mk_error err;
 
     if (cause->status == MK_CORRUPT_SEGMENT) {
-        mk_log_refuse_locked(log, cause);
+        mk_log_doubt_tail_locked(log, cause);
     } else if (mk_file_truncate(active->log.file, active->log_bytes, &err) !=
                MK_OK) {
-        mk_log_refuse_locked(log, cause);
+        mk_log_doubt_tail_locked(log, cause);
     }
 }
 

@@ -33,7 +33,7 @@ static mk_recovery_point point_of_end(const mk_log *log)
 static void refuse(mk_log *log, mk_error *err)
 {
     mk_wrap(err, "flush %s", log->directory);
-    mk_log_refuse_locked(log, err);
+    mk_log_doubt_sync_locked(log, err);
 }
 
 /* Sync one segment, letting the mutex go meanwhile. */
@@ -102,12 +102,38 @@ static mk_status sync_round(mk_log *log, mk_error *err)
     }
     if (status == MK_OK) status = sync_directory(log, err);
     if (status != MK_OK) return status;
+    /* A sync of the same bytes that failed elsewhere counts for more. */
+    if (log->failed != MK_OK && !log->healing) {
+        return mk_log_check_writable_locked(log, err);
+    }
+    if (log->failed == MK_OK && log->unproven) {
+        log->unproven = false;
+        log->state_stale = true;
+    }
     if (point.offset > log->recovery_point.offset &&
         point.offset <= log->log_end_offset) {
         log->recovery_point = point;
         log->state_stale = true;
     }
     return MK_OK;
+}
+
+static mk_status sync_once(mk_log *log, mk_error *err)
+{
+    mk_status status;
+
+    log->syncing = true;
+    status = sync_round(log, err);
+    log->syncing = false;
+    mk_condition_signal_all(&log->changed);
+    return status;
+}
+
+mk_status mk_log_sync_to_heal_locked(mk_log *log, mk_error *err)
+{
+    MK_ASSERT(log->healing);
+    MK_ASSERT(!log->syncing);
+    return sync_once(log, err);
 }
 
 mk_status mk_log_flush_locked(mk_log *log, mk_error *err)
@@ -129,10 +155,7 @@ mk_status mk_log_flush_locked(mk_log *log, mk_error *err)
             mk_condition_wait(&log->changed, &log->mutex, INT64_MAX);
             continue;
         }
-        log->syncing = true;
-        status = sync_round(log, err);
-        log->syncing = false;
-        mk_condition_signal_all(&log->changed);
+        status = sync_once(log, err);
         if (status != MK_OK) return status;
     }
     log->stats.flushes++;

@@ -13,6 +13,10 @@
  */
 MK_NODISCARD mk_status mk_log_flush_locked(mk_log *log, mk_error *err);
 
+/* Sync all that is not yet, whatever made the log refuse: what was found there
+ * is put on stable storage before it goes on. Errors: IO. */
+MK_NODISCARD mk_status mk_log_sync_to_heal_locked(mk_log *log, mk_error *err);
+
 /* Write index entries that their files lack, and the state if it is worth it.
  */
 MK_NODISCARD mk_status mk_log_write_caches_locked(mk_log *log, mk_error *err);

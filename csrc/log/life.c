@@ -7,6 +7,7 @@
 #include "log/append.h"
 #include "log/directory_swap.h"
 #include "log/flush.h"
+#include "log/heal.h"
 #include "log/recovery.h"
 #include "log/refresh.h"
 
@@ -110,6 +111,7 @@ static mk_status new_log(const mk_open_options *options, mk_log **out,
     log->read_only = options->read_only;
     log->session = *env->vfs->session;
     log->references = 1;
+    log->cut_offset = log->lost_offset = -1;
     mk_mutex_init(&log->mutex);
     mk_condition_init(&log->changed);
     mk_scratch_init(&log->spare, &log->heap);
@@ -162,15 +164,20 @@ static mk_status begin_writing(mk_log *log, int64_t now_ms, mk_error *err)
             status = mk_log_open_active_locked(log, now_ms, err);
         }
     }
-    if (status != MK_OK || !log->state_stale) return status;
+    if (status != MK_OK) return status;
+    if (!log->state_stale) {
+        /* An owner who died may have left names that are not stable. */
+        if (log->recovery_point.offset < log->log_end_offset) {
+            log->directory_dirty = true;
+        }
+        return MK_OK;
+    }
     status = mk_log_store_state_locked(log, true, err);
     /* A full disk must not keep its owner from deleting: all that the state
      * says was found out, and would be again. */
-    if (status == MK_IO &&
-        (err->os_errno == ENOSPC || err->os_errno == EDQUOT)) {
-        return MK_OK;
-    }
-    return status;
+    if (!mk_is_no_room(status, err)) return status;
+    log->directory_dirty = true;
+    return MK_OK;
 }
 
 /* Lock the directory, finish or undo what a death left half done, and find out
@@ -222,14 +229,10 @@ mk_status mk_log_start(const char *directory, const mk_open_options *options,
 
 /* Leave everything as a clean end has it: tails trimmed, indexes complete, all
  * synced, and the state that says so. */
-static mk_status finish(mk_log *log, int64_t now_ms, mk_error *err)
+static mk_status finish_sound(mk_log *log, int64_t now_ms, mk_error *err)
 {
     mk_status status;
 
-    if (log->failed != MK_OK) {
-        if (err != NULL) *err = log->failure;
-        return log->failed;
-    }
     if (!log->state_stale && !log->directory_dirty &&
         log->recovery_point.offset == log->log_end_offset) {
         /* Nothing happened since the last clean end. */
@@ -243,6 +246,20 @@ static mk_status finish(mk_log *log, int64_t now_ms, mk_error *err)
     if (status == MK_OK) status = mk_log_flush_locked(log, err);
     if (status == MK_OK) status = mk_log_store_state_locked(log, true, err);
     return status;
+}
+
+/* The same of any log; one that refuses changes tries to heal for it. */
+static mk_status finish(mk_log *log, int64_t now_ms, mk_error *err)
+{
+    mk_status status = mk_log_heal_to_close_locked(log, err);
+    mk_status finished;
+    mk_error other;
+
+    if (log->failed != MK_OK) return status;
+    finished = finish_sound(log, now_ms, &other);
+    if (status != MK_OK) return status; /* The first error counts. */
+    if (finished != MK_OK) *err = other;
+    return finished;
 }
 
 /* Give back everything but the memory of the handle itself. */

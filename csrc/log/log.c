@@ -83,7 +83,14 @@ static mk_status fail_busy(mk_error *err)
                    "a callback may not change the log it was called for");
 }
 
-mk_status mk_log_check_writable_locked(mk_log *log, mk_error *err)
+mk_status mk_log_fail_refusing_locked(const mk_log *log, mk_error *err)
+{
+    if (err != NULL) *err = log->failure;
+    mk_wrap(err, "the log refuses changes until it has healed, since");
+    return log->failed;
+}
+
+mk_status mk_log_check_mendable_locked(mk_log *log, mk_error *err)
 {
     mk_status status = mk_log_check_open_locked(log, err);
 
@@ -97,20 +104,44 @@ mk_status mk_log_check_writable_locked(mk_log *log, mk_error *err)
                        log->directory);
     }
     if (MK_UNLIKELY(in_callback(log))) return fail_busy(err);
+    return MK_OK;
+}
+
+mk_status mk_log_check_writable_locked(mk_log *log, mk_error *err)
+{
+    mk_status status = mk_log_check_mendable_locked(log, err);
+
+    if (status != MK_OK) return status;
     if (MK_UNLIKELY(log->failed != MK_OK)) {
-        if (err != NULL) *err = log->failure;
-        mk_wrap(err, "the log refuses changes until it is opened again, since");
-        return log->failed;
+        return mk_log_fail_refusing_locked(log, err);
     }
     return MK_OK;
 }
 
-void mk_log_refuse_locked(mk_log *log, const mk_error *err)
+void mk_log_doubt_tail_locked(mk_log *log, const mk_error *err)
 {
     if (log->failed != MK_OK) return;
     log->failed = err->status;
     log->failure = *err;
     mk_condition_signal_all(&log->changed);
+}
+
+void mk_log_refuse_locked(mk_log *log, const mk_error *err)
+{
+    log->set_doubted = true;
+    mk_log_doubt_tail_locked(log, err);
+}
+
+void mk_log_doubt_sync_locked(mk_log *log, const mk_error *err)
+{
+    bool first = !log->unproven;
+
+    log->unproven = true;
+    mk_log_doubt_tail_locked(log, err);
+    /* If it can't be written, this log still knows. */
+    if (first && !log->set_doubted) {
+        (void)!mk_log_store_state_locked(log, false, NULL);
+    }
 }
 
 mk_status mk_log_begin_maintenance_locked(mk_log *log, mk_error *err)
@@ -408,6 +439,7 @@ mk_status mk_log_get_state_locked(const mk_log *log,
     out->end_segment = active->base_offset;
     out->end_position = active->log_bytes;
     out->recovery_point = log->recovery_point;
+    out->unproven = log->unproven;
     for (size_t i = 0; status == MK_OK && i < count; i++) {
         mk_segment_facts facts;
 

@@ -6,7 +6,8 @@
  * Threads. `mutex` guards everything that can change; functions that need it
  * end in `_locked`. It is held for memory work and short writes, never across
  * a flush, a rewrite, or a callback (the small state file is synced under it,
- * and so are a segment that is sealed and a truncation). `maintaining` is the
+ * and so are a segment that is sealed and a truncation; and a log that heals
+ * reads under it what was not flushed). `maintaining` is the
  * right to change the set of closed segments, held across whole operations
  * (compaction, retention, truncation): take it before the mutex is let go for a
  * long time, with mk_log_begin_maintenance_locked(). There is one lock order:
@@ -61,9 +62,16 @@ struct mk_log {
     size_t references;    /* The handle and its children. */
     bool closing;         /* One thread closes it: no changes by others. */
     bool closed;
-    mk_status failed; /* MK_OK, or why the log refuses to change. */
-    mk_error failure; /* ... in full. */
-    bool maintaining; /* Some thread changes the closed segments. */
+    mk_status failed;    /* MK_OK, or why the log refuses to change. */
+    mk_error failure;    /* ... in full. */
+    bool set_doubted;    /* ... and other segments may be there than these. */
+    int64_t cut_offset;  /* ... as batches from here on were being cut off; -1:
+                            they were not. */
+    int64_t lost_offset; /* What is missing begins here; -1: nothing, or told.
+                          */
+    bool healing;        /* Some thread looks whether it may go on. */
+    bool unproven;       /* As in the state file. */
+    bool maintaining;    /* Some thread changes the closed segments. */
     mk_thread_id maintainer;
     bool swapping;                /* ... and the directory: no roll now. */
     bool syncing;                 /* Some thread syncs. */
@@ -112,8 +120,25 @@ MK_NODISCARD mk_status mk_log_check_open_locked(mk_log *log, mk_error *err);
  * READ_ONLY, BUSY, and what made the log refuse. */
 MK_NODISCARD mk_status mk_log_check_writable_locked(mk_log *log, mk_error *err);
 
-/* Refuse changes from now on, for the reason in `err`. */
+/* Fail with what made the log refuse. */
+mk_status mk_log_fail_refusing_locked(const mk_log *log, mk_error *err);
+
+/* The same of a log that refuses and is about to be mended. Errors: CLOSED,
+ * CRASHED, READ_ONLY, BUSY. */
+MK_NODISCARD mk_status mk_log_check_mendable_locked(mk_log *log, mk_error *err);
+
+/* Refuse changes from now on, for the reason in `err`: something was done by
+ * half, so that the directory may hold other segments than the log's. */
 void mk_log_refuse_locked(mk_log *log, const mk_error *err);
+
+/* The same where only the end of the active segment is in doubt: a write that
+ * could not be taken back. */
+void mk_log_doubt_tail_locked(mk_log *log, const mk_error *err);
+
+/* The same after a sync that failed: it is in doubt whether what stands above
+ * the recovery point will ever be stable, however well it reads. The state
+ * file gets to know, since another process can't find it out. */
+void mk_log_doubt_sync_locked(mk_log *log, const mk_error *err);
 
 /* Become the one who changes closed segments; waits for another thread's turn
  * to end. Errors: those of mk_log_check_writable_locked(). */

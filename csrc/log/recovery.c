@@ -20,6 +20,7 @@
 
 #include "base/check.h"
 #include "log/inventory.h"
+#include "log/renew.h"
 
 #include "base/poison.h"
 
@@ -394,10 +395,19 @@ static void find_point(recovery *r)
     if (kept) log->recovery_point = r->state.recovery_point;
 }
 
+/* What is below it outlasted the last owner. */
+static const mk_recovery_point *proven_point(const recovery *r)
+{
+    bool believed = r->believed >= r->log->recovery_point.offset;
+
+    return believed ? &r->state.recovery_point : &r->log->recovery_point;
+}
+
 /* Cut the active segment's file to what is sound, and see that the cut stays
  * before anything is appended behind it. */
-static mk_status cut_tail(mk_log *log, mk_error *err)
+static mk_status cut_tail(recovery *r, mk_error *err)
 {
+    mk_log *log = r->log;
     mk_segment *active = mk_log_active_locked(log);
     mk_file *file = NULL;
     char path[MK_PATH_MAX];
@@ -416,6 +426,7 @@ static mk_status cut_tail(mk_log *log, mk_error *err)
     status = mk_file_truncate(file, active->log_bytes, err);
     if (status == MK_OK) {
         status = mk_file_sync(file, true, MK_SYNC_TRUNCATE_LOG, err);
+        if (status != MK_OK) mk_log_note_unproven(log, proven_point(r));
     }
     (void)mk_file_close(file, NULL); /* It was synced, or failed. */
     return status;
@@ -486,7 +497,9 @@ mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
     find_point(&r);
     find_dense(&r);
     log->stats.recovered_bytes = r.done;
-    if (r.cut && !log->read_only) status = cut_tail(log, err);
+    if (r.cut && !log->read_only) status = cut_tail(&r, err);
+    if (r.state.unproven) log->unproven = true;
+    if (status == MK_OK) status = mk_log_renew(log, proven_point(&r), err);
     if (status == MK_OK && log->segment_count > 0) {
         status =
             mk_log_load_indexes_locked(log, mk_log_active_locked(log), err);

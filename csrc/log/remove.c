@@ -33,7 +33,7 @@ static mk_status set_start(mk_log *log, int64_t offset, mk_error *err)
     log->recovery_point = point;
     /* The new state may be in place though not synced: put the old one back. */
     if (mk_log_store_state_locked(log, true, NULL) != MK_OK) {
-        mk_log_refuse_locked(log, err);
+        mk_log_doubt_tail_locked(log, err);
     }
     return status;
 }
@@ -197,6 +197,7 @@ static mk_status empty_at(mk_log *log, int64_t offset, int64_t now_ms,
 {
     mk_status status = announce_cut(log, offset, begun, err);
 
+    log->cut_offset = 0;
     if (status == MK_OK) status = unlink_suffix(log, 0, err);
     if (status != MK_OK) return status;
     log->log_start_offset = log->log_end_offset = offset;
@@ -213,6 +214,7 @@ static mk_status unseal_last(mk_log *log, mk_segment *fresh, int64_t now_ms,
     mk_segment *last = mk_log_active_locked(log);
 
     log->segments[log->segment_count - 1] = fresh;
+    fresh->sealed = true; /* Until it is open. */
     mk_log_close_idle_file_locked(log, last);
     mk_log_release_segment_locked(log, last);
     return mk_log_open_active_locked(log, now_ms, err);
@@ -241,6 +243,7 @@ static mk_status cut_last(mk_log *log, mk_segment *fresh, int64_t now_ms,
          * its offsets. */
         status =
             mk_file_sync(active->log.file, true, MK_SYNC_TRUNCATE_LOG, err);
+        if (status != MK_OK) mk_log_doubt_sync_locked(log, err);
     }
     /* What readers know of positions in it ends here. */
     active->id = ++log->last_segment_id;
@@ -261,6 +264,7 @@ static mk_status cut_at(mk_log *log, int64_t offset, int64_t now_ms,
     status = find_cut(log, last, offset, &size, err);
     if (status == MK_OK) status = rescan(log, last, size, &fresh, err);
     mk_log_unpin_locked(log, last);
+    if (status == MK_OK) log->cut_offset = fresh->next_offset;
     if (status == MK_OK) status = announce_cut(log, offset, begun, err);
     if (status == MK_OK) status = unlink_suffix(log, keep, err);
     if (status != MK_OK) {
@@ -294,7 +298,11 @@ mk_status mk_log_cut_end_locked(mk_log *log, int64_t offset, int64_t now_ms,
     log->cuts++;
     /* That syncs the names, too. */
     if (status == MK_OK) status = mk_log_store_state_locked(log, true, err);
-    if (status != MK_OK && begun) mk_log_refuse_locked(log, err);
+    if (status != MK_OK && begun) {
+        mk_log_refuse_locked(log, err);
+    } else {
+        log->cut_offset = -1;
+    }
     mk_condition_signal_all(&log->changed);
     return status;
 }

@@ -186,7 +186,7 @@ int lmk_log_stats(lua_State *L)
 
     status = mk_log_get_stats(lmk_enter(&call, L, box, 1), &stats, &err);
     lmk_finish(&call, status, &err);
-    lua_createtable(L, 0, 16);
+    lua_createtable(L, 0, 21);
     set_integer(L, "log_start_offset", stats.info.log_start_offset);
     set_integer(L, "log_end_offset", stats.info.log_end_offset);
     set_integer(L, "last_stable_offset", stats.info.last_stable_offset);
@@ -201,6 +201,10 @@ int lmk_log_stats(lua_State *L)
     set_integer(L, "syncs", stats.syncs);
     set_integer(L, "recovered_bytes", stats.recovered_bytes);
     set_integer(L, "truncated_bytes", stats.truncated_bytes);
+    set_integer(L, "heals", stats.heals);
+    set_integer(L, "lost_offsets", stats.lost_offsets);
+    lua_pushboolean(L, stats.refusing);
+    lua_setfield(L, -2, "refusing");
     set_integer(L, "open_files", (int64_t)stats.open_files);
     set_integer(L, "heap_bytes", (int64_t)stats.heap_bytes);
     luaL_setmetatable(L, LMK_STATS);

@@ -6,6 +6,7 @@
  *     dense <offset from which on batches follow without gaps>
  *     end <offset> <segment> <size of its log>
  *     flushed <offset> <segment> <batch position> <end position> <checksum>
+ *     unproven                      (only after a sync that failed)
  *     segment <base> <next> <size> <max time> <its offset> \
  *             <first time> <offset entries> <time entries> <checksum>
  *     ... one line a segment, ascending
@@ -26,6 +27,7 @@
 #include "base/poison.h"
 
 #define HEAD          "minikafka state 1\n"
+#define UNPROVEN      "unproven\n"
 #define LINE_SIZE_MAX 256u
 #define FILE_SIZE_MAX (64u << 20)
 #define FACT_COUNT    8
@@ -120,7 +122,7 @@ bool mk_state_equals(const mk_state *a, const mk_state *b)
     if (a->log_start_offset != b->log_start_offset ||
         a->dense_offset != b->dense_offset || a->end_offset != b->end_offset ||
         a->end_segment != b->end_segment ||
-        a->end_position != b->end_position ||
+        a->end_position != b->end_position || a->unproven != b->unproven ||
         a->facts_count != b->facts_count ||
         !point_equals(&a->recovery_point, &b->recovery_point)) {
         return false;
@@ -263,6 +265,7 @@ static mk_status parse(mk_state *state, const char *text, size_t size,
     uint32_t sum = 0;
 
     *good = parse_head(&text, state);
+    state->unproven = *good && take_word(&text, UNPROVEN);
     while (*good && take_word(&text, "segment")) {
         mk_segment_facts facts;
         mk_status status;
@@ -324,10 +327,11 @@ static size_t print_head(const mk_state *state, char *out, size_t size)
         out, size,
         HEAD "start %" PRId64 "\ndense %" PRId64 "\nend %" PRId64 " %" PRId64
              " %" PRId64 "\nflushed %" PRId64 " %" PRId64 " %" PRId64
-             " %" PRId64 " %08" PRIx32 "\n",
+             " %" PRId64 " %08" PRIx32 "\n%s",
         state->log_start_offset, state->dense_offset, state->end_offset,
         state->end_segment, state->end_position, point->offset, point->segment,
-        point->batch_position, point->end_position, point->checksum);
+        point->batch_position, point->end_position, point->checksum,
+        state->unproven ? UNPROVEN : "");
 }
 
 static size_t print_segment(const mk_segment_facts *facts, char *out,

@@ -41,6 +41,8 @@ typedef struct mk_state {
     int64_t end_segment;      /* ... with this base offset */
     int64_t end_position;     /* ... and this size. */
     mk_recovery_point recovery_point;
+    bool unproven; /* A sync failed: what stands above the recovery point may
+                      be read and still not be on stable storage. */
     mk_segment_facts *facts; /* Owned; ascending; of all segments. */
     size_t facts_count;
     size_t facts_capacity;

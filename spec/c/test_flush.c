@@ -91,8 +91,8 @@ static void test_a_flush_sends_what_waits(void **state)
 }
 
 /* A failed sync may have lost what it was to save, and a second try would not
- * tell: the log refuses changes, with the first error, until it is opened
- * again and has looked. Reading goes on. */
+ * tell: the log refuses changes, with the first error, until the disk is well
+ * again. Reading goes on. */
 static void test_a_failed_sync_refuses(void **state)
 {
     log_world *world = *state;
@@ -102,11 +102,10 @@ static void test_a_failed_sync_refuses(void **state)
     append(world, "a=1");
     flush(world);
     append(world, "b=2");
-    wrap_fail(&world->wrap, WRAP_fdatasync, 1, EIO);
+    wrap_fail(&world->wrap, WRAP_fdatasync, 1, EIO)->always = true;
     assert_int_equal(mk_log_flush(world->log, &world->err), MK_IO);
     assert_int_equal(world->err.os_errno, EIO);
     assert_string_equal(world->err.path, segment_file(world, 0, ".log"));
-    wrap_heal(&world->wrap);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(mk_log_flush(world->log, &world->err), MK_IO);
         assert_non_null(strstr(world->err.message, "refuses changes"));
@@ -115,7 +114,9 @@ static void test_a_failed_sync_refuses(void **state)
     }
     assert_int_equal(info_of(world).recovery_point, 1);
     assert_contents(world, "0:a=1 1:b=2 ");
+    assert_true(stats_of(world).refusing);
     assert_int_equal(mk_log_close(world->log, &world->err), MK_IO);
+    wrap_heal(&world->wrap);
     world->log = NULL;
     open_log(world);
     assert_contents(world, "0:a=1 1:b=2 ");
@@ -134,20 +135,20 @@ static void test_other_failed_syncs_refuse(void **state)
 
     open_log(world);
     append(world, "a=1");
-    wrap_fail(&world->wrap, WRAP_fsync_dir, 1, EIO);
+    wrap_fail(&world->wrap, WRAP_fsync_dir, 1, EIO)->always = true;
     assert_int_equal(mk_log_flush(world->log, &world->err), MK_IO);
-    wrap_heal(&world->wrap);
     assert_int_equal(try_append(world, "b=2", &range), MK_IO);
+    wrap_heal(&world->wrap);
     assert_int_equal(info_of(world).recovery_point, 0);
     reopen_after_death(world);
     abandon_log(world);
     world->options.config.flush_messages = 1;
     open_log(world);
-    wrap_fail(&world->wrap, WRAP_fdatasync, 1, EIO);
+    wrap_fail(&world->wrap, WRAP_fdatasync, 1, EIO)->always = true;
     assert_int_equal(try_append(world, "b=2", &range), MK_IO);
-    wrap_heal(&world->wrap);
     assert_int_equal(try_append(world, "c=3", &range), MK_IO);
     assert_non_null(strstr(world->err.message, "refuses changes"));
+    wrap_heal(&world->wrap);
     reopen_after_death(world);
     /* Not acknowledged: it may be there, or not. */
     end = info_of(world).log_end_offset;

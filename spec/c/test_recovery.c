@@ -10,14 +10,6 @@ static const char *active_path(log_world *world, int64_t base_offset)
     return segment_file(world, base_offset, ".log");
 }
 
-static mk_log_stats stats_of(log_world *world)
-{
-    mk_log_stats stats;
-
-    assert_ok(world, mk_log_get_stats(world->log, &stats, &world->err));
-    return stats;
-}
-
 /* ---- What need not be read ---- */
 
 /* After a clean end nothing is checked; of the last batch it is seen that it is

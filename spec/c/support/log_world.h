@@ -232,6 +232,14 @@ static inline mk_log_info info_of(log_world *world)
     return info;
 }
 
+static inline mk_log_stats stats_of(log_world *world)
+{
+    mk_log_stats stats;
+
+    assert_ok(world, mk_log_get_stats(world->log, &stats, &world->err));
+    return stats;
+}
+
 /* ---- Telling ---- */
 
 static inline void tell(char *out, const char *format, ...) MK_PRINTF(2, 3);

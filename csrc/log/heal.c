@@ -1,0 +1,346 @@
+/*
+ * heal -- from refusing changes back to work.
+ *
+ * A log that refuses knows what it acknowledged, but no longer what its files
+ * hold. Each call that would change it looks again, as an opening does:
+ *
+ *  (1) The tail ends where the last acknowledged batch does: what a failed
+ *      append left behind it must never be read.
+ *  (2) The state is stored, with the recovery point as this process knows it.
+ *      That also tries whether the disk takes writes at all.
+ *  (3) Recovery reads the directory into a fresh set of segments; after a sync
+ *      that failed it writes again what stands above the recovery point.
+ *  (4) The fresh set is compared with the old one. If flushed records are
+ *      missing, nothing heals. Acknowledged ones that were not flushed may be
+ *      missing: the disk has lost them.
+ *  (5) All that is not yet on stable storage is synced, names too, then the
+ *      state is stored there.
+ *
+ * Should any of that fail, the log goes on to refuse, with the old set until
+ * (4), with the fresh one from there on. Offsets are not given twice: where
+ * records were lost a gap remains, and who made the log heal is told.
+ */
+#include "log/heal.h"
+
+#include <inttypes.h>
+
+#include "base/check.h"
+#include "log/append.h"
+#include "log/flush.h"
+#include "log/recovery.h"
+#include "store/swap_manifest.h"
+
+#include "base/poison.h"
+
+/* A log's segments and bounds, put aside. */
+typedef struct aside {
+    mk_segment **segments; /* Owned; each counted. */
+    size_t count;
+    size_t capacity;
+    int64_t log_start_offset;
+    int64_t log_end_offset;
+    int64_t dense_offset;
+    mk_recovery_point recovery_point;
+    mk_log_stats stats;
+} aside;
+
+/* ---- Two sets ---- */
+
+static void put_aside(mk_log *log, aside *out)
+{
+    *out = (aside){
+        .segments = log->segments,
+        .count = log->segment_count,
+        .capacity = log->segment_capacity,
+        .log_start_offset = log->log_start_offset,
+        .log_end_offset = log->log_end_offset,
+        .dense_offset = log->dense_offset,
+        .recovery_point = log->recovery_point,
+        .stats = log->stats,
+    };
+    log->segments = NULL;
+    log->segment_count = log->segment_capacity = 0;
+    log->log_start_offset = log->log_end_offset = 0;
+}
+
+/* Give up the log's present set. */
+static void drop_set(mk_log *log)
+{
+    if (log->segment_count > 0) {
+        mk_segment *active = mk_log_active_locked(log);
+
+        if (!active->sealed) mk_log_unpin_locked(log, active);
+        active->sealed = true;
+    }
+    mk_log_forget_segments_locked(log, 0, log->segment_count);
+    mk_release(&log->heap, log->segments);
+    log->segments = NULL;
+    log->segment_capacity = 0;
+}
+
+static void put_back(mk_log *log, const aside *old)
+{
+    drop_set(log);
+    log->segments = old->segments;
+    log->segment_count = old->count;
+    log->segment_capacity = old->capacity;
+    log->log_start_offset = old->log_start_offset;
+    log->log_end_offset = old->log_end_offset;
+    log->dense_offset = old->dense_offset;
+    log->recovery_point = old->recovery_point;
+    log->stats = old->stats;
+}
+
+/* Give up the set that was put aside. */
+static void drop_aside(mk_log *log, const aside *old)
+{
+    aside fresh;
+
+    put_aside(log, &fresh);
+    log->segments = old->segments;
+    log->segment_count = old->count;
+    log->segment_capacity = old->capacity;
+    put_back(log, &fresh);
+}
+
+static const mk_segment *find_in(const aside *old, int64_t base_offset)
+{
+    for (size_t i = 0; i < old->count; i++) {
+        if (old->segments[i]->base_offset == base_offset) {
+            return old->segments[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- Looking again ---- */
+
+/* End the tail behind the last acknowledged batch. Somebody else may have made
+ * the file shorter than that: what is lost is found out later. */
+static mk_status end_tail(mk_log *log, mk_error *err)
+{
+    mk_segment *active;
+    mk_file_stat stat;
+    mk_status status;
+
+    if (log->segment_count == 0) return MK_OK;
+    active = mk_log_active_locked(log);
+    if (active->sealed || active->log.file == NULL) return MK_OK;
+    (void)!mk_file_tail_end(active->log.file, NULL);
+    status = mk_file_stat_open(active->log.file, &stat, err);
+    if (status != MK_OK || stat.size <= active->log_bytes) return status;
+    return mk_file_truncate(active->log.file, active->log_bytes, err);
+}
+
+/* Where the batches of a set of segments end. */
+static int64_t end_of(mk_segment *const *segments, size_t count)
+{
+    return count > 0 ? segments[count - 1]->next_offset : 0;
+}
+
+/* Is all there that must be? `*lost` is the first offset of what was
+ * acknowledged and is missing; -1: nothing is. */
+static mk_status compare(const mk_log *log, const aside *old, int64_t *lost,
+                         mk_error *err)
+{
+    int64_t found = end_of(log->segments, log->segment_count);
+    int64_t wanted = end_of(old->segments, old->count);
+    int64_t flushed = old->recovery_point.offset;
+
+    if (log->cut_offset >= 0 && wanted > log->cut_offset) {
+        wanted = log->cut_offset;
+    }
+    if (flushed > wanted) flushed = wanted;
+    *lost = -1;
+    if (found >= wanted) return MK_OK;
+    *lost = found;
+    if (found >= flushed) return MK_OK;
+    mk_fail_at(err, MK_CORRUPT_SEGMENT, log->directory, -1,
+               "%s has lost records that were flushed, from offset %" PRId64
+               " up to %" PRId64 ": close it, and restore or repair it",
+               log->directory, found, flushed);
+    if (err != NULL) err->offset = found;
+    return MK_CORRUPT_SEGMENT;
+}
+
+/* Give the fresh set what only the old one knew. */
+static void carry_over(mk_log *log, const aside *old, int64_t lost)
+{
+    const mk_recovery_point *point = &old->recovery_point;
+
+    for (size_t i = 0; i < log->segment_count; i++) {
+        mk_segment *fresh = log->segments[i];
+        const mk_segment *same = find_in(old, fresh->base_offset);
+
+        if (same == NULL) continue;
+        if (same->log_bytes == fresh->log_bytes) fresh->synced = same->synced;
+        if (point->segment == fresh->base_offset && !log->set_doubted &&
+            point->end_position <= fresh->log_bytes) {
+            log->recovery_point = *point;
+        }
+    }
+    log->stats.recovered_bytes = old->stats.recovered_bytes;
+    log->stats.truncated_bytes = old->stats.truncated_bytes;
+    if (log->log_start_offset < old->log_start_offset) {
+        log->log_start_offset = old->log_start_offset;
+    }
+    if (log->log_end_offset < log->log_start_offset) {
+        log->log_end_offset = log->log_start_offset;
+    }
+    if (log->cut_offset < 0 && log->log_end_offset < old->log_end_offset) {
+        log->log_end_offset = old->log_end_offset;
+    }
+    if (lost < 0) return;
+    log->dense_offset = log->log_end_offset;
+    log->stats.lost_offsets += log->log_end_offset - lost;
+    if (log->lost_offset < 0) log->lost_offset = lost;
+}
+
+/* Make ready to append on. */
+static mk_status begin_tail(mk_log *log, const aside *old, mk_error *err)
+{
+    int64_t now_ms = log->last_flush_ms;
+
+    if (old->count > 0) now_ms = old->segments[old->count - 1]->created_ms;
+    if (log->segment_count == 0) {
+        return mk_log_create_active_locked(log, log->log_end_offset, now_ms,
+                                           err);
+    }
+    mk_log_close_idle_file_locked(log, mk_log_active_locked(log));
+    return mk_log_open_active_locked(log, now_ms, err);
+}
+
+/* Let what the directory holds take the place of what the log thought. */
+static mk_status look_again(mk_log *log, mk_error *err)
+{
+    int64_t lost = -1;
+    aside old;
+    mk_status status = end_tail(log, err);
+
+    if (status != MK_OK) return status;
+    if (!log->set_doubted) {
+        status = mk_log_store_state_locked(log, false, err);
+        if (status != MK_OK) return status;
+    }
+    put_aside(log, &old);
+    status = mk_log_recover(log, NULL, err);
+    if (status == MK_OK) status = compare(log, &old, &lost, err);
+    if (status == MK_OK) {
+        carry_over(log, &old, lost);
+        status = begin_tail(log, &old, err);
+    }
+    if (status == MK_OK) {
+        drop_aside(log, &old);
+        log->cuts++;
+    } else {
+        put_back(log, &old);
+    }
+    log->generation++;
+    return status;
+}
+
+/* Put on stable storage what was found, and the names that lead there. */
+static mk_status make_stable(mk_log *log, mk_error *err)
+{
+    mk_swap_phase phase = MK_SWAP_NONE;
+    char parent[MK_PATH_MAX];
+    mk_status status;
+
+    log->directory_dirty = true; /* No point moves before names are there. */
+    status = mk_log_sync_to_heal_locked(log, err);
+    if (status == MK_OK) {
+        status =
+            mk_swap_manifest_load(log->vfs, log->directory,
+                                  mk_name_last(log->directory), &phase, err);
+    }
+    if (status == MK_OK && phase != MK_SWAP_NONE) {
+        status = mk_name_parent(parent, sizeof parent, log->directory, err);
+        if (status == MK_OK) {
+            status = mk_vfs_sync_directory(log->vfs, parent,
+                                           MK_SYNC_SWAP_PARENT, err);
+        }
+    }
+    if (status != MK_OK) return status;
+    log->unproven = false;
+    status = mk_log_store_state_locked(log, true, err);
+    if (status != MK_OK) log->unproven = true;
+    return status;
+}
+
+/* ---- Healing ---- */
+
+/* Say what there is not any more. */
+static mk_status tell_lost(mk_log *log, mk_error *err)
+{
+    int64_t lost = log->lost_offset;
+
+    if (lost < 0) return MK_OK;
+    log->lost_offset = -1;
+    mk_fail_at(err, MK_IO, log->directory, -1,
+               "%s has lost the records from offset %" PRId64 " up to %" PRId64
+               ", which were not flushed, and goes on behind them, since %s",
+               log->directory, lost, log->log_end_offset - 1,
+               log->failure.message);
+    if (err == NULL) return MK_IO;
+    err->os_errno = log->failure.os_errno;
+    err->offset = lost;
+    return MK_IO;
+}
+
+/* Remember what stands in the way, if waiting does not help against it. */
+static void note_obstacle(mk_log *log, const mk_error *err)
+{
+    if (err->status == MK_IO || err->status == MK_NOT_FOUND ||
+        err->status == MK_NO_MEMORY) {
+        return;
+    }
+    log->failed = err->status;
+    log->failure = *err;
+}
+
+static mk_status try_to_heal(mk_log *log, mk_error *err)
+{
+    mk_error obstacle;
+    mk_status status;
+
+    MK_ASSERT(!log->maintaining);
+    MK_ASSERT(!log->swapping);
+    log->maintaining = log->healing = true;
+    log->maintainer = mk_thread_self();
+    status = look_again(log, &obstacle);
+    if (status == MK_OK) status = make_stable(log, &obstacle);
+    log->healing = false;
+    mk_log_end_maintenance_locked(log);
+    if (status != MK_OK) {
+        note_obstacle(log, &obstacle);
+        return mk_log_fail_refusing_locked(log, err);
+    }
+    log->failed = MK_OK;
+    log->set_doubted = false;
+    log->cut_offset = -1;
+    log->stats.heals++;
+    mk_log_check_invariants_locked(log);
+    return tell_lost(log, err);
+}
+
+mk_status mk_log_heal_locked(mk_log *log, mk_error *err)
+{
+    for (;;) {
+        mk_status status = mk_log_check_mendable_locked(log, err);
+
+        if (status != MK_OK || log->failed == MK_OK) return status;
+        if (!log->maintaining && !log->syncing) break;
+        mk_condition_wait(&log->changed, &log->mutex, INT64_MAX);
+    }
+    return try_to_heal(log, err);
+}
+
+mk_status mk_log_heal_to_close_locked(mk_log *log, mk_error *err)
+{
+    MK_ASSERT(log->closing);
+    if (log->failed == MK_OK) return MK_OK;
+    if (log->maintaining || log->swapping) {
+        return mk_log_fail_refusing_locked(log, err);
+    }
+    return try_to_heal(log, err);
+}
