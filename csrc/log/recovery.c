@@ -271,6 +271,7 @@ static mk_status finish_sealed(mk_log *log, mk_segment *segment, mk_error *err)
     mk_status status;
 
     if (!segment->indexes_loaded) return MK_OK;
+    mk_log_close_idle_file_locked(log, segment);
     status = mk_segment_finish_times(segment, err);
     if (status != MK_OK || log->read_only) return status;
     status = mk_segment_confirm_indexes(segment, log->vfs, log->directory, err);

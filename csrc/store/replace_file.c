@@ -68,6 +68,9 @@ mk_status mk_read_file(mk_vfs *vfs, const char *path, size_t size_max,
                             "%s is too large", path);
     }
     if (status == MK_OK && stat.size > 0) {
+        status = mk_scratch_reserve(scratch, (size_t)stat.size, err);
+    }
+    if (status == MK_OK && stat.size > 0) {
         status = mk_file_view(file, scratch, 0, (size_t)stat.size, out, err);
     }
     (void)mk_file_close(file, NULL); /* It was only read. */
