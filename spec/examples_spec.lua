@@ -86,7 +86,7 @@ crash before write 00000000000000000000.log
   found   minikafka.new.prices-0 (0:0 note building)
           prices-0 (0:79 2:70 3:70 state)
   opened  prices-0 (0:79 2:70 3:70 state): the old log
-crash before open 00000000000000000000.index
+crash before unlink 00000000000000000000.index
   found   minikafka.new.prices-0 (0:140 note building)
           prices-0 (0:79 2:70 3:70 state)
   opened  prices-0 (0:79 2:70 3:70 state): the old log
@@ -141,7 +141,7 @@ crash before write 00000000000000000000.log
   found   minikafka.new.prices-0 (0:0 note building)
           prices-0 (0:79 2:70 3:70 state)
   opened  prices-0 (0:79 2:70 3:70 state): the old log
-crash before open 00000000000000000000.index
+crash before unlink 00000000000000000000.index
   found   minikafka.new.prices-0 (0:140 note building)
           prices-0 (0:79 2:70 3:70 state)
   opened  prices-0 (0:79 2:70 3:70 state): the old log

@@ -689,6 +689,25 @@ MK_API MK_NODISCARD mk_status mk_log_compact(mk_log *log,
                                              mk_cleanup_result *out,
                                              mk_error *err);
 
+/* ---- Looking, mending, copying ---- */
+
+/*
+ * Make a copy of the log at `directory`, on the log's own disk, while the log
+ * goes on: the log as it is at some moment of the call. Sealed segments are
+ * hard-linked where the disk can, the last one is copied up to its end; either
+ * log may then be changed without the other. All of the copy is on stable
+ * storage when the call returns, and nothing of it has that name before.
+ *
+ * `directory` must be missing or an empty directory; parents are made. The
+ * `progress`, in bytes, may be NULL. Errors: INVALID_ARGUMENT (something else
+ * is there, or the place is inside the log, or the name is reserved), LOCKED
+ * (another copy is being made there), CORRUPT_SEGMENT (a file is shorter than
+ * it was), CLOSED, CRASHED, IO, NO_MEMORY, CALLBACK; there is no copy then.
+ */
+MK_API MK_NODISCARD mk_status mk_log_copy_to(mk_log *log, const char *directory,
+                                             const mk_progress *progress,
+                                             mk_error *err);
+
 #ifdef __cplusplus
 }
 #endif

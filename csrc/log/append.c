@@ -259,12 +259,19 @@ mk_status mk_log_open_active_locked(mk_log *log, int64_t now_ms, mk_error *err)
     mk_segment *active = mk_log_active_locked(log);
     mk_file *file = NULL;
     char path[MK_PATH_MAX];
+    bool unshared;
     mk_status status;
 
     MK_ASSERT(active->log.file == NULL);
     status = mk_name_segment_file(path, sizeof path, log->directory,
                                   active->base_offset, MK_ROLE_LOG, err);
     if (status != MK_OK) return status;
+    /* A copy of the log may have it, from when it was sealed. */
+    status =
+        mk_segment_unshare_log(log->vfs, log->directory, active->base_offset,
+                               active->log_bytes, &unshared, err);
+    if (status != MK_OK) return status;
+    if (unshared) log->directory_dirty = true;
     status = mk_file_open(log->vfs, path, MK_OPEN_WRITE, &file, err);
     if (status != MK_OK) return status;
     status = mk_file_tail_begin(file, active->log_bytes, tail_mode(log), err);

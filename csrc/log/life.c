@@ -13,11 +13,7 @@
 
 #include "base/poison.h"
 
-/* ---- Opening ---- */
-
-/* Make a directory and the parents it lacks, and put their names on stable
- * storage. */
-static mk_status make_directory(mk_vfs *vfs, const char *path, mk_error *err)
+mk_status mk_log_make_directory(mk_vfs *vfs, const char *path, mk_error *err)
 {
     char parent[MK_PATH_MAX];
     mk_file_stat stat;
@@ -26,13 +22,15 @@ static mk_status make_directory(mk_vfs *vfs, const char *path, mk_error *err)
     status = mk_vfs_stat(vfs, path, &stat, err);
     if (status != MK_NOT_FOUND) return status;
     status = mk_name_parent(parent, sizeof parent, path, err);
-    if (status == MK_OK) status = make_directory(vfs, parent, err);
+    if (status == MK_OK) status = mk_log_make_directory(vfs, parent, err);
     if (status != MK_OK) return status;
     status = mk_vfs_mkdir(vfs, path, err);
     if (status == MK_IO && err->os_errno == EEXIST) return MK_OK; /* A race. */
     if (status != MK_OK) return status;
     return mk_vfs_sync_directory(vfs, parent, MK_SYNC_CREATE_PARENT, err);
 }
+
+/* ---- Opening ---- */
 
 /* See that the directory is there. */
 static mk_status find_directory(mk_log *log, bool create, mk_error *err)
@@ -41,7 +39,7 @@ static mk_status find_directory(mk_log *log, bool create, mk_error *err)
     mk_status status = mk_vfs_stat(log->vfs, log->directory, &stat, err);
 
     if (status == MK_NOT_FOUND && create) {
-        return make_directory(log->vfs, log->directory, err);
+        return mk_log_make_directory(log->vfs, log->directory, err);
     }
     if (status != MK_OK) return status;
     if (stat.kind != MK_KIND_DIRECTORY) {

@@ -6,6 +6,11 @@
 
 #include "log/log.h"
 
+/* Make a directory and the parents it lacks, and put their names on stable
+ * storage. One that is there is fine. */
+MK_NODISCARD mk_status mk_log_make_directory(mk_vfs *vfs, const char *path,
+                                             mk_error *err);
+
 /* Open a log, as mk_log_open() says; the options were checked. */
 MK_NODISCARD mk_status mk_log_start(const char *directory,
                                     const mk_open_options *options,

@@ -412,6 +412,7 @@ static mk_status cut_tail(recovery *r, mk_error *err)
     mk_segment *active = mk_log_active_locked(log);
     mk_file *file = NULL;
     char path[MK_PATH_MAX];
+    bool unshared;
     int64_t size;
     mk_status status;
 
@@ -422,6 +423,14 @@ static mk_status cut_tail(recovery *r, mk_error *err)
                                   active->base_offset, MK_ROLE_LOG, err);
     if (status != MK_OK) return status;
     mk_log_close_idle_file_locked(log, active);
+    status =
+        mk_segment_unshare_log(log->vfs, log->directory, active->base_offset,
+                               active->log_bytes, &unshared, err);
+    if (status != MK_OK) return status;
+    if (unshared) {
+        log->directory_dirty = true;
+        return MK_OK;
+    }
     status = mk_file_open(log->vfs, path, MK_OPEN_WRITE, &file, err);
     if (status != MK_OK) return status;
     status = mk_file_truncate(file, active->log_bytes, err);

@@ -220,6 +220,22 @@ static mk_status unseal_last(mk_log *log, mk_segment *fresh, int64_t now_ms,
     return mk_log_open_active_locked(log, now_ms, err);
 }
 
+/* See that nobody else has the last segment's file. If it must be made anew,
+ * from the `size` bytes that stay, the segment is sealed: its file is the old
+ * one. */
+static mk_status unshare_last(mk_log *log, int64_t size, mk_error *err)
+{
+    mk_segment *last = mk_log_active_locked(log);
+    bool unshared;
+    mk_status status = mk_segment_unshare_log(
+        log->vfs, log->directory, last->base_offset, size, &unshared, err);
+
+    if (!unshared || last->sealed) return status;
+    last->sealed = true;
+    mk_log_unpin_locked(log, last);
+    return MK_OK;
+}
+
 /* Cut the last segment to what `fresh` has, and append from there. `fresh` is
  * taken over. */
 static mk_status cut_last(mk_log *log, mk_segment *fresh, int64_t now_ms,
@@ -227,9 +243,9 @@ static mk_status cut_last(mk_log *log, mk_segment *fresh, int64_t now_ms,
 {
     mk_segment *active = mk_log_active_locked(log);
     int64_t size = fresh->log_bytes;
-    mk_status status = MK_OK;
+    mk_status status = unshare_last(log, size, err);
 
-    if (active->sealed) {
+    if (status == MK_OK && active->sealed) {
         status = unseal_last(log, fresh, now_ms, err);
         active = fresh;
         fresh = NULL;

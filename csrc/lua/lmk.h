@@ -251,6 +251,9 @@ static inline const void *lmk_opt_bytes(lua_State *L, int arg, const char *name,
     return NULL;
 }
 
+/* Return the name of a directory. */
+const char *lmk_check_directory(lua_State *L, int arg);
+
 /* Return a time of a record as the core has it. The core's word for "now" is no
  * time that a caller may write: it is made one that the core refuses. */
 static inline int64_t lmk_to_record_time(int64_t given_ms)
@@ -291,6 +294,9 @@ void lmk_option_isolation(lua_State *L, int arg, mk_isolation *out);
 /* Read `end_offset`. One below all offsets leaves nothing to read; it must not
  * become the core's MK_TO_END. */
 void lmk_option_end_offset(lua_State *L, int arg, int64_t *out);
+
+/* Push the option `progress`, or nothing; return where it is, or 0. */
+int lmk_push_progress(lua_State *L, int arg);
 
 /* Raise UNSUPPORTED if the option was given, and is not false. */
 void lmk_refuse_option(lua_State *L, int arg, const char *name);
@@ -440,6 +446,10 @@ int lmk_log_stats(lua_State *L);
 void lmk_clean_register(lua_State *L);
 int lmk_retention_new(lua_State *L);
 int lmk_compactor_new(lua_State *L);
+
+/* ---- Looking, mending, copying ---- */
+
+int lmk_log_copy_to(lua_State *L);
 
 /* ---- Simulated disks ---- */
 

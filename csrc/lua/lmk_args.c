@@ -107,3 +107,20 @@ void lmk_check_null(lua_State *L, int arg, const char *name)
         lmk_type_error(L, arg, name, "string or nil", arg);
     }
 }
+
+const char *lmk_check_directory(lua_State *L, int arg)
+{
+    const char *name;
+
+    if (lua_type(L, arg) != LUA_TSTRING) {
+        lmk_type_error(L, arg, "directory", "string", arg);
+    }
+    name = lua_tostring(L, arg);
+    if (strlen(name) != lua_rawlen(L, arg)) {
+        lmk_arg_error(L, arg, "directory: a path holds no zero byte");
+    }
+    if (name[0] == '\0') {
+        lmk_arg_error(L, arg, "directory: the name is empty");
+    }
+    return name;
+}

@@ -31,22 +31,6 @@ lmk_log_box *lmk_check_log(lua_State *L, int arg)
 
 /* ---- Opening ---- */
 
-/* Return the directory's name, which is argument 1. */
-static const char *check_directory(lua_State *L)
-{
-    const char *name;
-
-    if (lua_type(L, 1) != LUA_TSTRING) {
-        lmk_type_error(L, 1, "directory", "string", 1);
-    }
-    name = lua_tostring(L, 1);
-    if (strlen(name) != lua_rawlen(L, 1)) {
-        lmk_arg_error(L, 1, "directory: a path holds no zero byte");
-    }
-    if (name[0] == '\0') lmk_arg_error(L, 1, "directory: the name is empty");
-    return name;
-}
-
 /* Read what is no setting, but for the clock and the progress. */
 static void check_open_flags(lua_State *L, mk_open_options *out)
 {
@@ -90,16 +74,6 @@ static bool push_clock_option(lua_State *L, int disk)
         lmk_system_clock_new(L);
     }
     return given;
-}
-
-/* Push the progress option, or nothing; return where it is. */
-static int push_progress_option(lua_State *L)
-{
-    if (!lmk_push_option(L, 2, "progress")) return 0;
-    if (!lua_isfunction(L, -1)) {
-        lmk_option_error(L, 2, "progress", "function");
-    }
-    return lua_gettop(L);
 }
 
 /* Push a closed box whose clock is the value at the top, in its place. */
@@ -153,7 +127,7 @@ int lmk_log_open(lua_State *L)
         "clock",          "create",   "io",        "mapped",
         "max_open_files", "progress", "read_only", NULL};
     static const lmk_names known = {names, true};
-    const char *directory = check_directory(L);
+    const char *directory = lmk_check_directory(L, 1);
     mk_open_options options;
     bool clock_given;
     lmk_log_box *box;
@@ -167,7 +141,7 @@ int lmk_log_open(lua_State *L)
     lmk_check_options(L, 2, &known);
     lmk_check_settings(L, 2, &options.config);
     check_open_flags(L, &options);
-    progress = push_progress_option(L);
+    progress = lmk_push_progress(L, 2);
     disk = push_disk_option(L);
     clock_given = push_clock_option(L, disk);
     box = push_box(L);
@@ -428,6 +402,7 @@ void lmk_log_register(lua_State *L)
         {"batches", lmk_log_batches},
         {"close", log_close},
         {"configure", lmk_log_configure},
+        {"copy_to", lmk_log_copy_to},
         {"cursor", lmk_log_cursor},
         {"delete_closed_segments", lmk_log_delete_closed_segments},
         {"delete_records", lmk_log_delete_records},

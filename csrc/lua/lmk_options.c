@@ -141,6 +141,15 @@ void lmk_option_end_offset(lua_State *L, int arg, int64_t *out)
     *out = end_offset < 0 ? 0 : end_offset;
 }
 
+int lmk_push_progress(lua_State *L, int arg)
+{
+    if (!lmk_push_option(L, arg, "progress")) return 0;
+    if (!lua_isfunction(L, -1)) {
+        lmk_option_error(L, arg, "progress", "function");
+    }
+    return lua_gettop(L);
+}
+
 void lmk_refuse_option(lua_State *L, int arg, const char *name)
 {
     if (!lmk_push_option(L, arg, name)) return;

@@ -10,7 +10,6 @@ static const char *const methods[] = {
     "apply",
     "assign_epoch",
     "clean",
-    "copy_to",
     "end_offset_for_epoch",
     "end_transaction",
     "expire_producers",

@@ -48,7 +48,10 @@
     X(SEGMENTS_SWAP)     /* The names of complete rewritten segments, */ \
     X(SEGMENTS_GONE)     /* ... after their sources went, */             \
     X(SEGMENTS_DONE)     /* ... with their final names, */               \
-    X(SEGMENTS_UNDONE)   /* ... or after they went themselves. */
+    X(SEGMENTS_UNDONE)   /* ... or after they went themselves. */        \
+    X(UNSHARE_LOG)       /* A log that gets a file of its own. */        \
+    X(COPY_LOG)          /* A log in a copy of its directory. */         \
+    X(COPY_PARENT)       /* The parent, after the copy got its name. */
 
 typedef enum mk_sync_name {
 #define X(name) MK_SYNC_##name,

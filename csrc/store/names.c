@@ -153,7 +153,8 @@ static const char *partition_suffix(const char *name)
 mk_status mk_name_sibling(char *out, size_t out_size, const char *directory,
                           mk_sibling sibling, mk_error *err)
 {
-    const char *role = sibling == MK_SIBLING_NEW ? "new" : "old";
+    static const char *const words[] = {"new", "old", "copy"};
+    const char *role = words[sibling];
     const char *name = mk_name_last(directory);
     const char *partition = partition_suffix(name);
     char last[NAME_SIZE_MAX + 64];

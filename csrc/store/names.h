@@ -21,6 +21,10 @@
 /* Kafka's marker, in the directory above, of a clean end of all partitions. */
 #define MK_NAME_KAFKA_CLEAN ".kafka_cleanshutdown"
 
+/* Kafka's own, beside the files of segments. */
+#define MK_NAME_EPOCHS   "leader-epoch-checkpoint"
+#define MK_NAME_METADATA "partition.metadata"
+
 typedef enum mk_file_role {
     MK_ROLE_LOG,
     MK_ROLE_OFFSET_INDEX,
@@ -76,18 +80,20 @@ MK_NODISCARD mk_status mk_name_parent(char *out, size_t out_size,
 /* Return the last name of an absolute path. */
 const char *mk_name_last(const char *path);
 
-/* The siblings of a directory that is being swapped. */
+/* The siblings of a directory that is being swapped or copied. */
 typedef enum mk_sibling {
-    MK_SIBLING_NEW, /* What is being built; after an exchange, the old tree. */
-    MK_SIBLING_OLD, /* The old tree, where two renames make the swap. */
+    MK_SIBLING_NEW,  /* What is being built; after an exchange, the old tree. */
+    MK_SIBLING_OLD,  /* The old tree, where two renames make the swap. */
+    MK_SIBLING_COPY, /* A copy that is not complete; `directory` is its name
+                        once it is. */
 } mk_sibling;
 
 /*
- * Write the path of a sibling: `minikafka.new.<name>` or `minikafka.old.<name>`
- * in the same parent. For a partition `orders-0` that is a name of the form
- * `<topic>-<partition>` again, so that a Kafka broker which starts on the
- * parent reads it as a partition of a topic that it does not know. A name too
- * long for the file system is cut and given a hash.
+ * Write the path of a sibling: `minikafka.new.<name>`, `minikafka.old.<name>`
+ * or `minikafka.copy.<name>` in the same parent. For a partition `orders-0`
+ * that is a name of the form `<topic>-<partition>` again, so that a Kafka
+ * broker which starts on the parent reads it as a partition of a topic that it
+ * does not know. A name too long for the file system is cut and given a hash.
  */
 MK_NODISCARD mk_status mk_name_sibling(char *out, size_t out_size,
                                        const char *directory,

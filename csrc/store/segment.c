@@ -1,8 +1,11 @@
 /* segment -- keeping one segment's facts and indexes. */
 #include "store/segment.h"
 
+#include <stdio.h>
+
 #include "base/check.h"
 #include "codec/crc32c.h"
+#include "store/copy_file.h"
 #include "store/replace_file.h"
 
 #include "base/poison.h"
@@ -213,38 +216,68 @@ static void encode_side(const mk_segment *segment, const index_side *side,
     }
 }
 
+/* Make an index file anew. A copy of the log may have the old one, too. */
+static mk_status make_side(mk_vfs *vfs, const char *path, size_t *written,
+                           mk_file **out, mk_error *err)
+{
+    mk_status status = mk_vfs_unlink(vfs, path, err);
+
+    *written = 0;
+    if (status != MK_OK && status != MK_NOT_FOUND) return status;
+    return mk_file_open(vfs, path, MK_OPEN_WRITE | MK_OPEN_CREATE, out, err);
+}
+
+/* Open an index file to write to; `*written` entries are in it. */
+static mk_status open_side(const mk_segment *segment, mk_vfs *vfs,
+                           const char *path, size_t *written, mk_file **out,
+                           mk_error *err)
+{
+    mk_file_stat stat;
+    mk_status status;
+
+    if (!segment->index_files_good) {
+        return make_side(vfs, path, written, out, err);
+    }
+    status = mk_file_open(vfs, path, MK_OPEN_WRITE | MK_OPEN_CREATE, out, err);
+    if (status == MK_OK) status = mk_file_stat_open(*out, &stat, err);
+    if (status != MK_OK || stat.links < 2) return status;
+    (void)mk_file_close(*out, NULL); /* Nothing was written. */
+    *out = NULL;
+    return make_side(vfs, path, written, out, err);
+}
+
 /* Write the entries that the file lacks; or all of them, to a file made anew,
  * where it may hold others. */
 static mk_status write_side(mk_segment *segment, const index_side *side,
                             mk_vfs *vfs, const char *directory, mk_error *err)
 {
-    size_t size = (side->count - *side->written) * side->entry_size;
-    unsigned flags = MK_OPEN_WRITE | MK_OPEN_CREATE;
     char path[MK_PATH_MAX];
     uint8_t *bytes = NULL;
     mk_file *file = NULL;
+    size_t size;
     mk_status status;
 
     status = mk_name_segment_file(path, sizeof path, directory,
                                   segment->base_offset, side->role, err);
     if (status != MK_OK) return status;
-    if (size == 0 && segment->index_files_good) return MK_OK;
-    if (!segment->index_files_good) {
-        flags |= MK_OPEN_TRUNCATE;
-        *side->written = 0;
-        size = side->count * side->entry_size;
+    if (side->count == *side->written && segment->index_files_good) {
+        return MK_OK;
     }
+    status = open_side(segment, vfs, path, side->written, &file, err);
+    if (status != MK_OK) goto done;
+    size = (side->count - *side->written) * side->entry_size;
     if (size > 0) {
         bytes = mk_alloc(segment->heap, size);
-        if (bytes == NULL) return mk_fail_memory(err, size);
+        if (bytes == NULL) {
+            status = mk_fail_memory(err, size);
+            goto done;
+        }
         encode_side(segment, side, bytes);
-    }
-    status = mk_file_open(vfs, path, flags, &file, err);
-    if (status == MK_OK && size > 0) {
         status =
             mk_file_write(file, (int64_t)(*side->written * side->entry_size),
                           bytes, size, err);
     }
+done:
     if (status == MK_OK) {
         status = mk_file_close(file, err);
     } else if (file != NULL) {
@@ -442,4 +475,21 @@ mk_status mk_segment_unlink(mk_vfs *vfs, const char *directory,
         if (status != MK_OK && status != MK_NOT_FOUND) return status;
     }
     return MK_OK;
+}
+
+mk_status mk_segment_unshare_log(mk_vfs *vfs, const char *directory,
+                                 int64_t base_offset, int64_t log_bytes,
+                                 bool *replaced, mk_error *err)
+{
+    char path[MK_PATH_MAX];
+    char temporary[MK_PATH_MAX + sizeof ".cleaned"];
+    mk_status status;
+
+    *replaced = false;
+    status = mk_name_segment_file(path, sizeof path, directory, base_offset,
+                                  MK_ROLE_LOG, err);
+    if (status != MK_OK) return status;
+    /* By that name every opener, Kafka too, knows it for unfinished. */
+    snprintf(temporary, sizeof temporary, "%s.cleaned", path);
+    return mk_copy_file_unshare(vfs, path, temporary, log_bytes, replaced, err);
 }

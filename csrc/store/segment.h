@@ -152,4 +152,13 @@ void mk_segment_unload_indexes(mk_segment *segment);
 MK_NODISCARD mk_status mk_segment_unlink(mk_vfs *vfs, const char *directory,
                                          int64_t base_offset, mk_error *err);
 
+/* See that the segment's log, of which `log_bytes` are in use, has no other
+ * name before it is written to: see mk_copy_file_unshare(). The file is not
+ * open, or will be opened anew. */
+MK_NODISCARD mk_status mk_segment_unshare_log(mk_vfs *vfs,
+                                              const char *directory,
+                                              int64_t base_offset,
+                                              int64_t log_bytes, bool *replaced,
+                                              mk_error *err);
+
 #endif /* MK_STORE_SEGMENT_H */
