@@ -66,6 +66,7 @@ build = {
         "csrc/log/swap_tree.c",
         "csrc/log/swap_decision.c",
         "csrc/log/directory_swap.c",
+        "csrc/log/evidence.c",
         "csrc/log/heal.c",
         "csrc/log/life.c",
         "csrc/log/walk.c",

@@ -402,4 +402,25 @@ describe("what a log has acknowledged", function()
       end
     end)
   end
+
+  it("never leaves a hole: what was only appended loses its end", function()
+    local result = minikafka.explore{ profile = "hostile", fsync_links = false,
+      run = function(disk)
+        local log = minikafka.open("/log", { io = disk })
+        for i = 0, 2 do
+          log:append_kv("key", "value " .. i)
+          log:roll()
+        end
+      end,
+      check = function(disk)
+        local log <close> = minikafka.open("/log", { io = disk })
+        local count = 0
+        for offset, _, value in log:records() do
+          assert(offset == count and value == "value " .. count)
+          count = count + 1
+        end
+        assert(log.log_end_offset == count)
+      end }
+    assert.truthy(result.distinct > 50)
+  end)
 end)

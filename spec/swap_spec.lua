@@ -132,10 +132,15 @@ local function look(disk, read_only)
     return log.code, log
   end
   local values = {}
-  for _, _, value in log:records() do
-    values[#values + 1] = value
-  end
+  local whole, raised = pcall(function()
+    for _, _, value in log:records() do
+      values[#values + 1] = value
+    end
+  end)
   log:close()
+  if not whole then
+    return raised.code, raised
+  end
   return table.concat(values, " ")
 end
 

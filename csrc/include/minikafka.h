@@ -356,9 +356,12 @@ typedef struct mk_log_stats {
     int64_t heals;           /* How often it refused changes, and went on. */
     int64_t lost_offsets;    /* Acknowledged, not flushed, and not there any
                                 more when it healed. */
-    bool refusing;           /* It refuses changes now. */
-    size_t open_files;       /* Descriptors held for segments. */
-    size_t heap_bytes;       /* Index entries and buffers held. */
+    /* What was on stable storage once and was not there at opening; -1: no such
+     * loss is known. */
+    int64_t lost_from_offset, lost_to_offset;
+    bool refusing;     /* It refuses changes now. */
+    size_t open_files; /* Descriptors held for segments. */
+    size_t heap_bytes; /* Index entries and buffers held. */
 } mk_log_stats;
 
 MK_API MK_NODISCARD mk_status mk_log_get_stats(mk_log *log, mk_log_stats *out,

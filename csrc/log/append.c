@@ -326,6 +326,25 @@ static void unseal(mk_log *log, mk_segment *active, const mk_error *cause)
     active->synced = false;
 }
 
+/* See that the names of all segments are on stable storage: with the name of
+ * the next one there, and theirs not, they would be missing. */
+static mk_status seal_names(mk_log *log, mk_error *err)
+{
+    mk_status status;
+
+    /* A sync that is under way may not have been. */
+    if (!log->directory_dirty && !log->syncing) return MK_OK;
+    status = mk_vfs_sync_directory(log->vfs, log->directory,
+                                   MK_SYNC_SEAL_DIRECTORY, err);
+    log->stats.syncs++;
+    if (status == MK_OK) {
+        log->directory_dirty = false;
+    } else {
+        mk_log_doubt_sync_locked(log, err);
+    }
+    return status;
+}
+
 mk_status mk_log_roll_locked(mk_log *log, int64_t now_ms, mk_error *err)
 {
     mk_segment *active;
@@ -344,7 +363,11 @@ mk_status mk_log_roll_locked(mk_log *log, int64_t now_ms, mk_error *err)
     }
     status = mk_log_seal_locked(log, active, now_ms, err);
     if (status != MK_OK) goto failed;
-    status = mk_log_create_active_locked(log, log->log_end_offset, now_ms, err);
+    status = seal_names(log, err);
+    if (status == MK_OK) {
+        status =
+            mk_log_create_active_locked(log, log->log_end_offset, now_ms, err);
+    }
     if (status != MK_OK) {
         unseal(log, active, err);
         goto failed;

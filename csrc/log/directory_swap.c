@@ -318,6 +318,7 @@ mk_status mk_directory_swap_publish_locked(mk_directory_swap *swap,
     mk_log *log = swap->log;
     int64_t first_kept = log->segments[source_count]->base_offset;
     mk_recovery_point point = log->recovery_point;
+    int64_t dense_offset = log->dense_offset;
     char kept[MK_PATH_MAX];
     mk_segment **set = NULL;
     size_t set_count = 0, set_capacity = 0;
@@ -327,6 +328,7 @@ mk_status mk_directory_swap_publish_locked(mk_directory_swap *swap,
     MK_ASSERT(log->maintaining);
     log->swapping = true;
     forget_point(log, first_kept);
+    if (log->dense_offset < first_kept) log->dense_offset = first_kept;
     mk_state_init(&state, &log->heap);
     status = merge_sets(log, segments, count, source_count, &set, &set_count,
                         &set_capacity, err);
@@ -349,6 +351,7 @@ mk_status mk_directory_swap_publish_locked(mk_directory_swap *swap,
         mk_mutex_lock(&log->mutex);
     } else {
         log->recovery_point = point;
+        log->dense_offset = dense_offset;
         mk_mutex_unlock(&log->mutex);
         mk_directory_swap_cancel(swap);
         mk_mutex_lock(&log->mutex);

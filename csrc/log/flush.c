@@ -18,15 +18,17 @@
 static mk_recovery_point point_of_end(const mk_log *log)
 {
     const mk_segment *active = mk_log_active_locked(log);
-
-    MK_ASSERT(active->log_bytes == 0 || active->last_batch_position >= 0);
-    return (mk_recovery_point){
+    mk_recovery_point point = {
         .offset = log->log_end_offset,
         .segment = active->base_offset,
         .batch_position = active->last_batch_position,
         .end_position = active->log_bytes,
         .checksum = active->last_batch_checksum,
     };
+
+    MK_ASSERT(active->log_bytes == 0 || active->last_batch_position >= 0);
+    mk_segment_get_facts(active, &point.then);
+    return point;
 }
 
 /* After a sync that failed nobody knows what the kernel still holds. */

@@ -332,7 +332,6 @@ static mk_status rebuild_indexes(mk_log *log, mk_segment *segment,
     mk_time_index_init(&fresh->times, &log->heap, 0);
     segment->offsets_written = segment->times_written = 0;
     segment->index_files_good = false;
-    segment->has_index_checksum = false;
     segment->indexes_loaded = true;
 done:
     mk_segment_free(fresh);
@@ -425,6 +424,16 @@ void mk_log_get_info_locked(const mk_log *log, mk_log_info *out)
 
 /* ---- State ---- */
 
+/* Has the segment grown past the recovery point? What is known of the rest is
+ * no help to a recovery, which has to read it. */
+static bool is_passed(const mk_recovery_point *point,
+                      const mk_segment_facts *facts)
+{
+    return point->segment == facts->base_offset &&
+           point->then.base_offset == facts->base_offset &&
+           point->offset < facts->next_offset;
+}
+
 mk_status mk_log_get_state_locked(const mk_log *log,
                                   mk_segment *const *segments, size_t count,
                                   mk_state *out, mk_error *err)
@@ -444,6 +453,9 @@ mk_status mk_log_get_state_locked(const mk_log *log,
         mk_segment_facts facts;
 
         mk_segment_get_facts(segments[i], &facts);
+        if (is_passed(&log->recovery_point, &facts)) {
+            facts = log->recovery_point.then;
+        }
         status = mk_state_add(out, &facts, err);
     }
     return status;

@@ -1,12 +1,8 @@
 /*
- * recovery -- which bytes to believe.
+ * recovery -- which bytes to read, and what they come to.
  *
- * The state file claims facts about segments, an end and a recovery point. The
- * recovery point is believed when the batch that it names is there and sound.
- * A segment's facts are believed when all of it lies below a believed recovery
- * point, its file is as long as the facts say (or longer, if it has the
- * recovery point), and the segment after it is the one that the state knows.
- * What the facts do not cover is read and checked batch by batch:
+ * What is known of segments by evidence need not be read. The rest is read and
+ * checked batch by batch:
  *
  *  - in a sealed segment it must be sound to the end of the file;
  *  - in the active one the first unsound byte is the end of the log.
@@ -19,6 +15,7 @@
 #include <inttypes.h>
 
 #include "base/check.h"
+#include "log/evidence.h"
 #include "log/inventory.h"
 #include "log/renew.h"
 
@@ -29,12 +26,12 @@
 typedef struct recovery {
     mk_log *log;                 /* Borrowed. */
     const mk_progress *progress; /* Borrowed; NULL: tell nobody. */
-    mk_state state;
-    int64_t believed;    /* Below it facts are believed; -1: none are. */
+    mk_evidence evidence;
     int64_t done, total; /* Bytes to check. */
     mk_scratch scratch;
-    bool checked; /* Something had to be read. */
-    bool cut;     /* The active segment's file is longer than its log. */
+    bool checked;    /* Something had to be read. */
+    bool cut;        /* The active segment's file is longer than its log. */
+    bool ends_early; /* Segments behind damage were left aside. */
 } recovery;
 
 /* ---- What is there ---- */
@@ -79,100 +76,6 @@ static mk_status drop_below(mk_log *log, int64_t start_offset, mk_error *err)
     return MK_OK;
 }
 
-/* ---- What is believed ---- */
-
-static mk_segment *find_exact(const mk_log *log, int64_t base_offset)
-{
-    size_t i = mk_log_find_segment_locked(log, base_offset);
-
-    if (log->segment_count == 0) return NULL;
-    if (log->segments[i]->base_offset != base_offset) return NULL;
-    return log->segments[i];
-}
-
-/* Is the batch that the recovery point names where it should be, and whole? */
-static bool batch_agrees(const mk_recovery_point *point, mk_span bytes)
-{
-    mk_batch batch;
-
-    return mk_batch_peek(bytes, &batch) == MK_BATCH_WHOLE &&
-           batch.size == bytes.size && batch.crc == point->checksum &&
-           mk_batch_next_offset(&batch) <= point->offset &&
-           mk_batch_checksum_agrees(bytes.data, &batch);
-}
-
-static mk_status believe_point(recovery *r, mk_error *err)
-{
-    const mk_recovery_point *point = &r->state.recovery_point;
-    mk_segment *segment = find_exact(r->log, point->segment);
-    int64_t size = point->end_position - point->batch_position;
-    mk_span bytes;
-    mk_status status;
-
-    r->believed = -1;
-    if (segment == NULL) return MK_OK;
-    if (point->batch_position < 0) {
-        if (point->end_position == 0) r->believed = point->offset;
-        return MK_OK;
-    }
-    if (size < (int64_t)MK_BATCH_HEADER_SIZE || size > INT32_MAX) return MK_OK;
-    status = mk_log_pin_locked(r->log, segment, err);
-    if (status != MK_OK) return status;
-    status = mk_file_view(segment->log.file, &r->scratch, point->batch_position,
-                          (size_t)size, &bytes, err);
-    mk_log_unpin_locked(r->log, segment);
-    if (status != MK_OK) return status;
-    if (bytes.size == (size_t)size && batch_agrees(point, bytes)) {
-        r->believed = point->offset;
-    }
-    return MK_OK;
-}
-
-/* Forget facts of segments that have another one after them now: somebody else
- * rewrote them. */
-static void forget_rewritten(mk_log *log, mk_state *state)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < state->facts_count; i++) {
-        int64_t base_offset = state->facts[i].base_offset;
-        size_t next = 0;
-
-        if (i + 1 < state->facts_count && log->segment_count > 0) {
-            next = mk_log_find_segment_locked(log, base_offset) + 1;
-        }
-        if (next > 0 && next < log->segment_count &&
-            log->segments[next]->base_offset !=
-                state->facts[i + 1].base_offset) {
-            continue;
-        }
-        state->facts[kept++] = state->facts[i];
-    }
-    state->facts_count = kept;
-}
-
-/* Start the segment from what the state says of it, as far as that is
- * believed. Of the last one its last batch must be known, too. */
-static void believe_facts(recovery *r, mk_segment *segment, int64_t size,
-                          bool last)
-{
-    const mk_segment_facts *facts =
-        mk_state_find(&r->state, segment->base_offset);
-    const mk_recovery_point *point = &r->state.recovery_point;
-    bool ends_at_point;
-
-    if (facts == NULL || facts->next_offset > r->believed) return;
-    if (facts->log_bytes > size || facts->log_bytes < 0) return;
-    ends_at_point = point->segment == segment->base_offset &&
-                    point->end_position == facts->log_bytes;
-    if ((last || facts->log_bytes < size) && !ends_at_point) return;
-    mk_segment_take_facts(segment, facts);
-    if (ends_at_point) {
-        segment->last_batch_position = point->batch_position;
-        segment->last_batch_checksum = point->checksum;
-    }
-}
-
 /* ---- Checking ---- */
 
 static mk_status report(recovery *r, mk_error *err)
@@ -196,7 +99,7 @@ static mk_status scan_segment(recovery *r, mk_segment *segment, int64_t size,
     mk_segment_scan_init(&scan, segment, segment->log.file, size,
                          log->config.index_interval_bytes, &r->scratch);
     if (segment == mk_log_active_locked(log)) {
-        scan.dense_offset = r->state.dense_offset;
+        scan.dense_offset = r->evidence.state.dense_offset;
     }
     while (status == MK_OK && scan.end == MK_SCAN_RUNNING) {
         status = mk_segment_scan_step(&scan, SCAN_BUDGET, err);
@@ -240,13 +143,14 @@ static mk_status check_segment(recovery *r, mk_segment *segment, bool last,
 {
     mk_scan_end end = MK_SCAN_WHOLE;
     int64_t size;
+    bool all;
     mk_status status;
 
     *sound = true;
     status = mk_log_measure_segment(r->log, segment, &size, err);
     if (status != MK_OK) return status;
-    believe_facts(r, segment, size, last);
-    if (size == segment->log_bytes && size > 0) return MK_OK;
+    status = mk_evidence_apply(&r->evidence, segment, size, last, &all, err);
+    if (status != MK_OK || all) return status;
     if (!segment->indexes_loaded) {
         status = mk_segment_load_indexes(segment, r->log->vfs,
                                          r->log->directory, err);
@@ -258,10 +162,13 @@ static mk_status check_segment(recovery *r, mk_segment *segment, bool last,
     status = scan_segment(r, segment, size, &end, err);
     if (status != MK_OK) return status;
     /* Below the recovery point it was rewritten, and is stable all the same. */
-    if (last || segment->next_offset > r->believed) r->checked = true;
+    if (last || segment->next_offset > r->evidence.believed) r->checked = true;
     if (end == MK_SCAN_OLD) return fail_damaged(r->log, segment, end, err);
     *sound = end == MK_SCAN_WHOLE;
-    if (*sound || last || r->log->read_only) return MK_OK;
+    if (*sound || (r->log->read_only && !last)) return MK_OK;
+    if (last) {
+        return mk_evidence_insist(&r->evidence, segment, size, sound, err);
+    }
     return fail_damaged(r->log, segment, end, err);
 }
 
@@ -308,6 +215,35 @@ static mk_status drop_failed_roll(recovery *r, mk_error *err)
     return mk_segment_unlink(log->vfs, log->directory, base_offset, err);
 }
 
+/* Leave the segments from number `i` on aside: what stands before them is the
+ * log that is read. */
+static void end_before(recovery *r, size_t i)
+{
+    mk_log *log = r->log;
+
+    mk_log_forget_segments_locked(log, i, log->segment_count - i);
+    r->ends_early = true;
+}
+
+/* Do the segments follow each other, with nothing missing between them? */
+static mk_status check_sequence(recovery *r, mk_error *err)
+{
+    mk_log *log = r->log;
+    mk_status status = MK_OK;
+
+    for (size_t i = 0; status == MK_OK && i <= log->segment_count; i++) {
+        if (i > 0 && i < log->segment_count) {
+            status = check_order(log, i - 1, err);
+            if (status != MK_OK) return status;
+        }
+        status = mk_evidence_check_gap(&r->evidence, i, err);
+        if (status != MK_CORRUPT_SEGMENT || !log->read_only) continue;
+        if (i > 0) end_before(r, i);
+        status = MK_OK;
+    }
+    return status;
+}
+
 static mk_status check_segments(recovery *r, mk_error *err)
 {
     mk_log *log = r->log;
@@ -315,24 +251,18 @@ static mk_status check_segments(recovery *r, mk_error *err)
     mk_status status = MK_OK;
 
     for (size_t i = 0; status == MK_OK && i < log->segment_count; i++) {
-        mk_segment *segment = log->segments[i];
         bool last = i + 1 == log->segment_count;
 
-        status = check_segment(r, segment, last, &sound, err);
-        if (status == MK_OK && !last) status = finish_sealed(log, segment, err);
-        if (status != MK_OK || sound) continue;
-        if (!last) {
-            /* Read-only: what stands before the damage is the log. */
-            mk_log_forget_segments_locked(log, i + 1,
-                                          log->segment_count - i - 1);
-        }
-        break;
+        status = check_segment(r, log->segments[i], last, &sound, err);
+        if (status == MK_OK && !sound && !last) end_before(r, i + 1);
     }
     r->cut = !sound;
-    if (status != MK_OK || log->segment_count == 0) return status;
-    status = drop_failed_roll(r, err);
+    if (status == MK_OK && log->segment_count > 0) {
+        status = drop_failed_roll(r, err);
+    }
+    if (status == MK_OK) status = check_sequence(r, err);
     for (size_t i = 0; status == MK_OK && i + 1 < log->segment_count; i++) {
-        status = check_order(log, i, err);
+        status = finish_sealed(log, log->segments[i], err);
     }
     return status;
 }
@@ -342,15 +272,16 @@ static mk_status check_segments(recovery *r, mk_error *err)
 static void find_bounds(recovery *r)
 {
     mk_log *log = r->log;
-    const mk_state *state = &r->state;
+    const mk_state *state = &r->evidence.state;
     const mk_segment *active = NULL;
-    bool end_is_there = false;
+    bool end_is_there = r->ends_early;
 
     if (log->segment_count > 0) {
         active = mk_log_active_locked(log);
         log->log_start_offset = log->segments[0]->base_offset;
         log->log_end_offset = active->next_offset;
-        end_is_there = active->base_offset > state->end_segment ||
+        end_is_there = end_is_there ||
+                       active->base_offset > state->end_segment ||
                        (active->base_offset == state->end_segment &&
                         active->log_bytes != state->end_position);
     }
@@ -375,7 +306,10 @@ static void find_dense(recovery *r)
     bool gap = log->segment_count > 0 &&
                mk_log_active_locked(log)->next_offset < log->log_end_offset;
 
-    log->dense_offset = r->state.dense_offset;
+    log->dense_offset = r->evidence.state.dense_offset;
+    if (log->dense_offset < log->stats.lost_to_offset) {
+        log->dense_offset = log->stats.lost_to_offset;
+    }
     if (gap || log->dense_offset > log->log_end_offset) {
         log->dense_offset = log->log_end_offset;
     }
@@ -384,8 +318,9 @@ static void find_dense(recovery *r)
 static void find_point(recovery *r)
 {
     mk_log *log = r->log;
-    bool kept = r->believed >= log->log_start_offset &&
-                r->believed <= log->log_end_offset && !r->checked && !r->cut;
+    bool kept = r->evidence.believed >= log->log_start_offset &&
+                r->evidence.believed <= log->log_end_offset && !r->checked &&
+                !r->cut;
 
     log->recovery_point = (mk_recovery_point){
         .offset = log->log_start_offset,
@@ -393,15 +328,16 @@ static void find_point(recovery *r)
         .batch_position = -1,
         .end_position = -1,
     };
-    if (kept) log->recovery_point = r->state.recovery_point;
+    if (kept) log->recovery_point = r->evidence.state.recovery_point;
 }
 
 /* What is below it outlasted the last owner. */
 static const mk_recovery_point *proven_point(const recovery *r)
 {
-    bool believed = r->believed >= r->log->recovery_point.offset;
+    bool believed = r->evidence.believed >= r->log->recovery_point.offset;
 
-    return believed ? &r->state.recovery_point : &r->log->recovery_point;
+    return believed ? &r->evidence.state.recovery_point
+                    : &r->log->recovery_point;
 }
 
 /* Cut the active segment's file to what is sound, and see that the cut stays
@@ -451,7 +387,7 @@ static mk_status compare_state(recovery *r, mk_error *err)
                                                log->segment_count, &state, err);
 
     if (status == MK_OK) {
-        log->state_stale = !mk_state_equals(&state, &r->state);
+        log->state_stale = !mk_state_equals(&state, &r->evidence.state);
     }
     mk_state_deinit(&state);
     return status;
@@ -464,12 +400,12 @@ static mk_status plan_total(recovery *r, mk_error *err)
     for (size_t i = 0; i < r->log->segment_count; i++) {
         mk_segment *segment = r->log->segments[i];
         const mk_segment_facts *facts =
-            mk_state_find(&r->state, segment->base_offset);
+            mk_state_find(&r->evidence.state, segment->base_offset);
         int64_t size;
         mk_status status = mk_log_measure_segment(r->log, segment, &size, err);
 
         if (status != MK_OK) return status;
-        if (facts != NULL && facts->next_offset <= r->believed &&
+        if (facts != NULL && facts->next_offset <= r->evidence.believed &&
             facts->log_bytes <= size) {
             size -= facts->log_bytes;
         }
@@ -486,18 +422,16 @@ mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
     mk_status status;
 
     mk_scratch_init(&r.scratch, &log->heap);
-    mk_state_init(&r.state, &log->heap);
-    status = mk_inventory_take(log, &rewritten, err);
+    log->stats.lost_from_offset = log->stats.lost_to_offset = -1;
+    status = mk_evidence_load(&r.evidence, log, err);
+    if (status == MK_OK) status = mk_inventory_take(log, &rewritten, err);
     if (status == MK_OK) {
-        status = mk_state_load(&r.state, log->vfs, log->directory, err);
+        mk_evidence_forget(&r.evidence, rewritten.from, rewritten.to);
+        status = drop_below(log, r.evidence.state.log_start_offset, err);
     }
-    if (!mk_state_is_plausible(&r.state)) mk_state_deinit(&r.state);
-    mk_state_forget(&r.state, rewritten.from, rewritten.to);
-    forget_rewritten(log, &r.state);
     if (status == MK_OK) {
-        status = drop_below(log, r.state.log_start_offset, err);
+        status = mk_evidence_weigh(&r.evidence, &r.scratch, err);
     }
-    if (status == MK_OK) status = believe_point(&r, err);
     if (status == MK_OK && progress != NULL && progress->report != NULL) {
         status = plan_total(&r, err);
     }
@@ -508,7 +442,7 @@ mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
     find_dense(&r);
     log->stats.recovered_bytes = r.done;
     if (r.cut && !log->read_only) status = cut_tail(&r, err);
-    if (r.state.unproven) log->unproven = true;
+    if (r.evidence.state.unproven) log->unproven = true;
     if (status == MK_OK) status = mk_log_renew(log, proven_point(&r), err);
     if (status == MK_OK && log->segment_count > 0) {
         status =
@@ -518,20 +452,21 @@ mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
         status = compare_state(&r, err);
     }
 done:
-    mk_state_deinit(&r.state);
+    mk_evidence_deinit(&r.evidence);
     mk_scratch_deinit(&r.scratch);
     return status;
 }
 
 mk_status mk_log_follow_locked(mk_log *log, mk_error *err)
 {
-    recovery r = {.log = log, .state = {.dense_offset = log->dense_offset}};
+    recovery r = {.log = log};
     mk_segment *active = mk_log_active_locked(log);
     mk_scan_end end;
     int64_t size;
     mk_status status = mk_log_measure_segment(log, active, &size, err);
 
     if (status != MK_OK || size <= active->log_bytes) return status;
+    r.evidence.state.dense_offset = log->dense_offset;
     mk_scratch_init(&r.scratch, &log->heap);
     status = scan_segment(&r, active, size, &end, err);
     mk_scratch_deinit(&r.scratch);

@@ -217,7 +217,7 @@ static mk_status read_ahead(mk_walk *walk, size_t wanted, mk_error *err)
     status = mk_file_view(walk->segment->log.file, &walk->scratch,
                           walk->position, size, &walk->ahead, err);
     if (status != MK_OK) return status;
-    if (walk->ahead.size < size) {
+    if (walk->ahead.size < size && walk->ahead.size < wanted) {
         /* A truncation may have come in between. */
         if (mk_walk_is_void(walk) || mk_walk_is_moved(walk)) {
             return move(walk, err);

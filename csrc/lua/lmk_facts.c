@@ -205,6 +205,10 @@ int lmk_log_stats(lua_State *L)
     set_integer(L, "lost_offsets", stats.lost_offsets);
     lua_pushboolean(L, stats.refusing);
     lua_setfield(L, -2, "refusing");
+    if (stats.lost_from_offset >= 0) {
+        set_integer(L, "lost_from_offset", stats.lost_from_offset);
+        set_integer(L, "lost_to_offset", stats.lost_to_offset);
+    }
     set_integer(L, "open_files", (int64_t)stats.open_files);
     set_integer(L, "heap_bytes", (int64_t)stats.heap_bytes);
     luaL_setmetatable(L, LMK_STATS);

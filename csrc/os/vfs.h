@@ -36,6 +36,7 @@
 #define MK_SYNC_NAMES(X)                                                 \
     X(FLUSH_LOG)         /* A segment's log, by flush. */                \
     X(SEAL_LOG)          /* The same, before another one follows. */     \
+    X(SEAL_DIRECTORY)    /* ... and its name, if that is new. */         \
     X(FLUSH_DIRECTORY)   /* The names of new segments, by flush. */      \
     X(CREATE_PARENT)     /* The name of a new partition directory. */    \
     X(TRUNCATE_LOG)      /* A log whose tail was cut off. */             \

@@ -13,6 +13,7 @@
 #include "store/offset_index.h"
 
 #include "base/check.h"
+#include "codec/crc32c.h"
 
 #include "base/poison.h"
 
@@ -28,6 +29,12 @@ void mk_offset_index_deinit(mk_offset_index *index)
     mk_offset_index_init(index, index->heap, index->base_offset);
 }
 
+void mk_offset_index_clear(mk_offset_index *index)
+{
+    index->count = 0;
+    index->checksum = 0;
+}
+
 static mk_status reserve(mk_offset_index *index, size_t count, mk_error *err)
 {
     void *entries = index->entries;
@@ -41,6 +48,7 @@ static mk_status reserve(mk_offset_index *index, size_t count, mk_error *err)
 mk_status mk_offset_index_add(mk_offset_index *index, int64_t offset,
                               int64_t position, mk_error *err)
 {
+    uint8_t bytes[MK_OFFSET_ENTRY_SIZE];
     mk_status status = reserve(index, index->count + 1, err);
 
     if (status != MK_OK) return status;
@@ -52,6 +60,8 @@ mk_status mk_offset_index_add(mk_offset_index *index, int64_t offset,
         .relative_offset = (uint32_t)(offset - index->base_offset),
         .position = (uint32_t)position,
     };
+    mk_offset_index_encode(index, index->count - 1, bytes);
+    index->checksum = mk_crc32c(index->checksum, bytes, sizeof bytes);
     return MK_OK;
 }
 
@@ -130,7 +140,7 @@ mk_status mk_offset_index_decode(mk_offset_index *index, mk_span bytes,
     size_t count = bytes.size / MK_OFFSET_ENTRY_SIZE;
     mk_status status;
 
-    index->count = 0;
+    mk_offset_index_clear(index);
     if (bytes.size % MK_OFFSET_ENTRY_SIZE != 0) {
         return mk_fail_at(err, MK_CORRUPT_INDEX, NULL, (int64_t)bytes.size,
                           "entry %zu is torn", count);
@@ -144,7 +154,8 @@ mk_status mk_offset_index_decode(mk_offset_index *index, mk_span bytes,
         index->entries[i].position = mk_load_u32(entry + 4);
     }
     index->count = count;
+    index->checksum = mk_crc32c(0, bytes.data, bytes.size);
     status = check(index, log_bytes, err);
-    if (status != MK_OK) index->count = 0;
+    if (status != MK_OK) mk_offset_index_clear(index);
     return status;
 }

@@ -25,11 +25,15 @@ typedef struct mk_offset_index {
     mk_offset_entry *entries; /* Owned. */
     size_t count;
     size_t capacity;
+    uint32_t checksum; /* Of all entries as the file has them. */
 } mk_offset_index;
 
 void mk_offset_index_init(mk_offset_index *index, const mk_heap *heap,
                           int64_t base_offset);
 void mk_offset_index_deinit(mk_offset_index *index);
+
+/* Forget all entries; their room stays. */
+void mk_offset_index_clear(mk_offset_index *index);
 
 /* Add an entry, after all others. `offset` - base offset fits 31 bits. */
 MK_NODISCARD mk_status mk_offset_index_add(mk_offset_index *index,
@@ -47,6 +51,12 @@ typedef struct mk_scan_start {
 
 mk_scan_start mk_offset_index_lookup(const mk_offset_index *index,
                                      int64_t offset);
+
+/* The position of the last entry; 0 if there is none. */
+static inline int64_t mk_offset_index_last(const mk_offset_index *index)
+{
+    return index->count > 0 ? index->entries[index->count - 1].position : 0;
+}
 
 /* Write entries from number `from` on as the file has them, at `out` with room
  * for all of them. */

@@ -45,11 +45,10 @@ void mk_segment_reset(mk_segment *segment)
     segment->last_batch_position = -1;
     segment->last_batch_checksum = 0;
     segment->bytes_since_entry = 0;
-    segment->offsets.count = 0;
-    segment->times.count = 0;
+    mk_offset_index_clear(&segment->offsets);
+    mk_time_index_clear(&segment->times);
     segment->offsets_written = 0;
     segment->times_written = 0;
-    segment->has_index_checksum = false;
     segment->index_files_good = false;
     segment->indexes_loaded = true;
 }
@@ -88,36 +87,22 @@ void mk_segment_take_facts(mk_segment *segment, const mk_segment_facts *facts)
     segment->offset_entries = (size_t)facts->offset_entries;
     segment->time_entries = (size_t)facts->time_entries;
     segment->index_checksum = facts->index_checksum;
-    segment->has_index_checksum = true;
     segment->indexes_loaded = false;
 }
 
-/* The checksum of the index files as the entries would make them. */
-static uint32_t checksum_entries(const mk_segment *segment)
+/* One checksum for both index files. */
+static uint32_t join_checksums(uint32_t offsets, uint32_t times)
 {
-    uint8_t bytes[MK_TIME_ENTRY_SIZE];
-    mk_offset_index offset = segment->offsets;
-    mk_time_index time = segment->times;
-    uint32_t sum = 0;
+    uint8_t bytes[4];
 
-    for (size_t i = 0; i < segment->offsets.count; i++) {
-        offset.count = i + 1;
-        mk_offset_index_encode(&offset, i, bytes);
-        sum = mk_crc32c(sum, bytes, MK_OFFSET_ENTRY_SIZE);
-    }
-    for (size_t i = 0; i < segment->times.count; i++) {
-        time.count = i + 1;
-        mk_time_index_encode(&time, i, bytes);
-        sum = mk_crc32c(sum, bytes, MK_TIME_ENTRY_SIZE);
-    }
-    return sum;
+    mk_store_u32(bytes, times);
+    return mk_crc32c(offsets, bytes, sizeof bytes);
 }
 
 void mk_segment_get_facts(const mk_segment *segment, mk_segment_facts *out)
 {
     bool loaded = segment->indexes_loaded;
 
-    MK_ASSERT(loaded || segment->has_index_checksum);
     *out = (mk_segment_facts){
         .base_offset = segment->base_offset,
         .next_offset = segment->next_offset,
@@ -129,9 +114,9 @@ void mk_segment_get_facts(const mk_segment *segment, mk_segment_facts *out)
                                            : segment->offset_entries),
         .time_entries =
             (int64_t)(loaded ? segment->times.count : segment->time_entries),
-        .index_checksum = segment->has_index_checksum
-                              ? segment->index_checksum
-                              : checksum_entries(segment),
+        .index_checksum = loaded ? join_checksums(segment->offsets.checksum,
+                                                  segment->times.checksum)
+                                 : segment->index_checksum,
     };
 }
 
@@ -140,14 +125,17 @@ void mk_segment_get_facts(const mk_segment *segment, mk_segment_facts *out)
 static mk_status add_entries(mk_segment *segment, int64_t last_offset,
                              int64_t max_ms, int64_t max_offset, mk_error *err)
 {
-    size_t times = segment->times.count;
+    mk_time_index before = segment->times;
     mk_status status =
         mk_time_index_maybe_add(&segment->times, max_ms, max_offset, err);
 
     if (status != MK_OK) return status;
     status = mk_offset_index_add(&segment->offsets, last_offset,
                                  segment->log_bytes, err);
-    if (status != MK_OK) segment->times.count = times;
+    if (status != MK_OK) {
+        segment->times.count = before.count;
+        segment->times.checksum = before.checksum;
+    }
     return status;
 }
 
@@ -178,7 +166,6 @@ mk_status mk_segment_note(mk_segment *segment, const mk_batch *batch,
     segment->log_bytes += batch->size;
     segment->next_offset = last_offset + 1;
     segment->synced = false;
-    segment->has_index_checksum = false;
     return MK_OK;
 }
 
@@ -192,7 +179,6 @@ mk_status mk_segment_log_path(const mk_segment *segment, const char *directory,
 
 mk_status mk_segment_finish_times(mk_segment *segment, mk_error *err)
 {
-    segment->has_index_checksum = false;
     return mk_time_index_maybe_add(&segment->times, segment->max_timestamp_ms,
                                    segment->max_timestamp_offset, err);
 }
@@ -338,13 +324,13 @@ static bool agree_with_facts(const mk_segment *segment, mk_span *offsets,
 {
     uint32_t sum;
 
-    if (!segment->has_index_checksum) return true;
     if (!cut_to_facts(offsets, segment->offset_entries, MK_OFFSET_ENTRY_SIZE) ||
         !cut_to_facts(times, segment->time_entries, MK_TIME_ENTRY_SIZE)) {
         return false;
     }
-    sum = mk_crc32c(0, offsets->data, offsets->size);
-    return mk_crc32c(sum, times->data, times->size) == segment->index_checksum;
+    sum = join_checksums(mk_crc32c(0, offsets->data, offsets->size),
+                         mk_crc32c(0, times->data, times->size));
+    return sum == segment->index_checksum;
 }
 
 static mk_status decode_sides(mk_segment *segment, mk_span offsets,
@@ -451,7 +437,6 @@ void mk_segment_unload_indexes(mk_segment *segment)
     MK_ASSERT(segment->times_written == segment->times.count);
     mk_segment_get_facts(segment, &facts);
     segment->index_checksum = facts.index_checksum;
-    segment->has_index_checksum = true;
     segment->offset_entries = segment->offsets.count;
     segment->time_entries = segment->times.count;
     mk_offset_index_deinit(&segment->offsets);

@@ -10,8 +10,9 @@
  *  (1) base_offset <= next_offset; equal without batches.
  *  (2) max_timestamp_ms is -1 without records that have a time.
  *  (3) While `indexes_loaded`, offsets and times describe log_bytes of log, and
- *      the files hold their first `offsets_written` and `times_written`
- * entries. (4) Else the files hold offset_entries and time_entries entries.
+ *      the files hold their first offsets_written and times_written entries.
+ *  (4) Else the files begin with offset_entries and time_entries entries that
+ *      have the index_checksum.
  */
 #ifndef MK_STORE_SEGMENT_H
 #define MK_STORE_SEGMENT_H
@@ -46,10 +47,9 @@ typedef struct mk_segment {
     size_t times_written;
     size_t offset_entries;
     size_t time_entries;
-    uint32_t index_checksum; /* Of the index files, where facts gave it. */
-    bool has_index_checksum;
-    bool index_files_good; /* The files begin with the written entries, and
-                              have no others. */
+    uint32_t index_checksum; /* Of the files, while they are not loaded. */
+    bool index_files_good;   /* The files begin with the written entries, and
+                                have no others. */
     bool indexes_loaded;
     bool synced;       /* All of its log is on stable storage. */
     bool sealed;       /* Will not grow. */
@@ -68,7 +68,7 @@ void mk_segment_free(mk_segment *segment);
 /* Take what facts say; the indexes are not loaded then. */
 void mk_segment_take_facts(mk_segment *segment, const mk_segment_facts *facts);
 
-/* Say what there is to remember. Indexes must be loaded, or have a checksum. */
+/* Say what there is to remember. */
 void mk_segment_get_facts(const mk_segment *segment, mk_segment_facts *out);
 
 /* Take over all that was noted in `other`, a segment with the same base whose

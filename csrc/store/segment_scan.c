@@ -9,6 +9,10 @@ void mk_segment_scan_init(mk_segment_scan *scan, mk_segment *segment,
                           mk_file *file, int64_t file_size,
                           int64_t index_interval_bytes, mk_scratch *scratch)
 {
+    if (segment->log_bytes > 0) {
+        segment->bytes_since_entry =
+            segment->log_bytes - mk_offset_index_last(&segment->offsets);
+    }
     *scan = (mk_segment_scan){
         .segment = segment,
         .file = file,

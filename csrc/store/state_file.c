@@ -285,6 +285,16 @@ static mk_status parse(mk_state *state, const char *text, size_t size,
     return MK_OK;
 }
 
+/* What the recovery point's segment was then is what its facts tell. */
+static void find_then(mk_state *state)
+{
+    const mk_segment_facts *facts =
+        mk_state_find(state, state->recovery_point.segment);
+
+    state->recovery_point.then =
+        facts != NULL ? *facts : (mk_segment_facts){.base_offset = -1};
+}
+
 mk_status mk_state_load(mk_state *state, mk_vfs *vfs, const char *directory,
                         mk_error *err)
 {
@@ -313,6 +323,7 @@ mk_status mk_state_load(mk_state *state, mk_vfs *vfs, const char *directory,
 none:
     status = MK_OK;
     if (!good) mk_state_deinit(state);
+    find_then(state);
 done:
     mk_release(state->heap, text);
     mk_scratch_deinit(&scratch);

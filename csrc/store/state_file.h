@@ -21,7 +21,7 @@ typedef struct mk_segment_facts {
     int64_t first_timestamp_ms;   /* Greatest of the first batch; -1: none. */
     int64_t offset_entries;
     int64_t time_entries;
-    uint32_t index_checksum; /* Of both index files, one after the other. */
+    uint32_t index_checksum; /* Of both index files. */
 } mk_segment_facts;
 
 /* Everything below `offset` was on stable storage. */
@@ -31,6 +31,7 @@ typedef struct mk_recovery_point {
     int64_t batch_position; /* ... batch below it, that batch's position, */
     int64_t end_position;   /* ... where it ends, */
     uint32_t checksum;      /* ... and its checksum: the proof. */
+    mk_segment_facts then;  /* Of that segment up to there. */
 } mk_recovery_point;
 
 typedef struct mk_state {
@@ -43,7 +44,8 @@ typedef struct mk_state {
     mk_recovery_point recovery_point;
     bool unproven; /* A sync failed: what stands above the recovery point may
                       be read and still not be on stable storage. */
-    mk_segment_facts *facts; /* Owned; ascending; of all segments. */
+    mk_segment_facts *facts; /* Owned; ascending; of all segments, but of the
+                                recovery point's up to there. */
     size_t facts_count;
     size_t facts_capacity;
     const mk_heap *heap; /* Borrowed. */

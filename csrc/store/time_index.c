@@ -12,6 +12,7 @@
 #include "store/time_index.h"
 
 #include "base/check.h"
+#include "codec/crc32c.h"
 
 #include "base/poison.h"
 
@@ -25,6 +26,12 @@ void mk_time_index_deinit(mk_time_index *index)
 {
     mk_release(index->heap, index->entries);
     mk_time_index_init(index, index->heap, index->base_offset);
+}
+
+void mk_time_index_clear(mk_time_index *index)
+{
+    index->count = 0;
+    index->checksum = 0;
 }
 
 static mk_status reserve(mk_time_index *index, size_t count, mk_error *err)
@@ -47,6 +54,7 @@ mk_status mk_time_index_maybe_add(mk_time_index *index, int64_t timestamp_ms,
                                   int64_t offset, mk_error *err)
 {
     mk_time_entry last = last_entry(index);
+    uint8_t bytes[MK_TIME_ENTRY_SIZE];
     mk_status status;
 
     if (timestamp_ms <= last.timestamp_ms) return MK_OK;
@@ -55,6 +63,8 @@ mk_status mk_time_index_maybe_add(mk_time_index *index, int64_t timestamp_ms,
     status = reserve(index, index->count + 1, err);
     if (status != MK_OK) return status;
     index->entries[index->count++] = (mk_time_entry){timestamp_ms, offset};
+    mk_time_index_encode(index, index->count - 1, bytes);
+    index->checksum = mk_crc32c(index->checksum, bytes, sizeof bytes);
     return MK_OK;
 }
 
@@ -117,7 +127,7 @@ mk_status mk_time_index_decode(mk_time_index *index, mk_span bytes,
     size_t count = bytes.size / MK_TIME_ENTRY_SIZE;
     mk_status status;
 
-    index->count = 0;
+    mk_time_index_clear(index);
     if (bytes.size % MK_TIME_ENTRY_SIZE != 0) {
         return mk_fail_at(err, MK_CORRUPT_INDEX, NULL, (int64_t)bytes.size,
                           "entry %zu is torn", count);
@@ -137,7 +147,8 @@ mk_status mk_time_index_decode(mk_time_index *index, mk_span bytes,
         index->entries[i].offset = index->base_offset + relative;
     }
     index->count = count;
+    index->checksum = mk_crc32c(0, bytes.data, bytes.size);
     status = check(index, err);
-    if (status != MK_OK) index->count = 0;
+    if (status != MK_OK) mk_time_index_clear(index);
     return status;
 }

@@ -24,11 +24,15 @@ typedef struct mk_time_index {
     mk_time_entry *entries; /* Owned. */
     size_t count;
     size_t capacity;
+    uint32_t checksum; /* Of all entries as the file has them. */
 } mk_time_index;
 
 void mk_time_index_init(mk_time_index *index, const mk_heap *heap,
                         int64_t base_offset);
 void mk_time_index_deinit(mk_time_index *index);
+
+/* Forget all entries; their room stays. */
+void mk_time_index_clear(mk_time_index *index);
 
 /* Add an entry if its timestamp is greater than the last one's (than -1 in an
  * empty index); else do nothing. */

@@ -89,30 +89,6 @@ static void test_damage_in_a_closed_segment(void **state)
     assert_string_equal(files(world), world->kept);
 }
 
-/* A closed segment that is shorter than it was is damaged, too. */
-static void test_a_shortened_closed_segment(void **state)
-{
-    log_world *world = *state;
-    int64_t size;
-
-    open_log(world);
-    fill(world, "a=1 b=2 | c=3");
-    close_log(world);
-    size = file_size(active_path(world, 0));
-    set_size(active_path(world, 0), size - 1);
-    assert_int_equal(try_open(world), MK_CORRUPT_SEGMENT);
-    assert_string_equal(world->err.path, active_path(world, 0));
-    world->options.read_only = true;
-    open_log(world);
-    assert_contents(world, "0:a=1 ");
-    close_log(world);
-    world->options.read_only = false;
-    /* The byte that is missing is a zero, and so comes back. */
-    set_size(active_path(world, 0), size);
-    open_log(world);
-    assert_contents(world, "0:a=1 1:b=2 2:c=3 ");
-}
-
 /* ---- Torn tails ---- */
 
 /* After opening a log whose end was torn: what is sound is there, the file is
@@ -447,7 +423,6 @@ int main(void)
         log_test(test_a_clean_end_is_believed),
         log_test(test_what_was_flushed_is_believed),
         log_test(test_damage_in_a_closed_segment),
-        log_test(test_a_shortened_closed_segment),
         log_test(test_a_torn_batch_is_cut_off),
         log_test(test_stray_bytes_are_cut_off),
         log_test(test_a_changed_byte_is_cut_off),

@@ -81,17 +81,19 @@ static void assert_checksum(posix_world *world, const mk_segment *segment)
 {
     static const char *const names[] = {NAME(".index"), NAME(".timeindex")};
     mk_segment_facts facts;
-    uint32_t sum = 0;
+    uint32_t sums[LENGTH(names)];
+    uint8_t times[4];
 
     for (size_t i = 0; i < LENGTH(names); i++) {
         size_t size;
         uint8_t *bytes = get_file(world, names[i], &size);
 
-        sum = mk_crc32c(sum, bytes, size);
+        sums[i] = mk_crc32c(0, bytes, size);
         free(bytes);
     }
+    mk_store_u32(times, sums[1]);
     mk_segment_get_facts(segment, &facts);
-    assert_int_equal(facts.index_checksum, sum);
+    assert_int_equal(facts.index_checksum, mk_crc32c(sums[0], times, 4));
 }
 
 /* A copy of the segment that knows its facts alone. */

@@ -22,18 +22,15 @@ static const mk_segment_facts facts_0 = {
     .first_timestamp_ms = INT64_C(1699999999999),
     .offset_entries = 5,
     .time_entries = 4,
-    .index_checksum = 1,
-};
+    .index_checksum = 1};
 
-static const mk_segment_facts facts_12 = {
-    .base_offset = 12,
-    .next_offset = 20,
-    .log_bytes = 340,
-    .max_timestamp_ms = -1,
-    .max_timestamp_offset = 12,
-    .first_timestamp_ms = -1,
-    .index_checksum = 0xffffffff,
-};
+static const mk_segment_facts facts_12 = {.base_offset = 12,
+                                          .next_offset = 20,
+                                          .log_bytes = 340,
+                                          .max_timestamp_ms = -1,
+                                          .max_timestamp_offset = 12,
+                                          .first_timestamp_ms = -1,
+                                          .index_checksum = 0xffffffff};
 
 /* The state that HEAD and the two segments tell of. */
 static void make_state(posix_world *world, mk_state *out)
@@ -44,7 +41,8 @@ static void make_state(posix_world *world, mk_state *out)
     out->end_offset = 20;
     out->end_segment = 12;
     out->end_position = 340;
-    out->recovery_point = (mk_recovery_point){18, 12, 100, 200, 0x0badcafe};
+    out->recovery_point =
+        (mk_recovery_point){18, 12, 100, 200, 0x0badcafe, facts_12};
     assert_ok(mk_state_add(out, &facts_0, NULL));
     assert_ok(mk_state_add(out, &facts_12, NULL));
 }
@@ -279,9 +277,11 @@ static void test_round_trip(void **state)
         known.end_offset = draw_number(&seed);
         known.end_segment = draw_number(&seed);
         known.end_position = draw_number(&seed);
-        known.recovery_point = (mk_recovery_point){
-            draw_number(&seed), draw_number(&seed), draw_number(&seed),
-            draw_number(&seed), (uint32_t)draw(&seed, UINT32_MAX)};
+        known.recovery_point.offset = draw_number(&seed);
+        known.recovery_point.segment = draw_number(&seed);
+        known.recovery_point.batch_position = draw_number(&seed);
+        known.recovery_point.end_position = draw_number(&seed);
+        known.recovery_point.checksum = (uint32_t)draw(&seed, UINT32_MAX);
         for (int j = 0; j < counts[i]; j++) {
             mk_segment_facts facts = draw_facts(&seed);
 

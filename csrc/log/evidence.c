@@ -1,0 +1,249 @@
+/* evidence -- weighing. */
+#include "log/evidence.h"
+
+#include <inttypes.h>
+
+#include "base/check.h"
+
+#include "base/poison.h"
+
+mk_status mk_evidence_load(mk_evidence *evidence, mk_log *log, mk_error *err)
+{
+    mk_status status;
+
+    *evidence = (mk_evidence){.log = log, .believed = -1, .broker = -1};
+    mk_state_init(&evidence->state, &log->heap);
+    status = mk_state_load(&evidence->state, log->vfs, log->directory, err);
+    if (!mk_state_is_plausible(&evidence->state)) {
+        mk_evidence_deinit(evidence);
+    }
+    return status;
+}
+
+void mk_evidence_forget(mk_evidence *evidence, int64_t from, int64_t to)
+{
+    mk_state_forget(&evidence->state, from, to);
+    if (from < to && evidence->state.dense_offset < to) {
+        evidence->state.dense_offset = to;
+    }
+}
+
+void mk_evidence_deinit(mk_evidence *evidence)
+{
+    mk_state_deinit(&evidence->state);
+}
+
+static mk_segment *find_exact(const mk_log *log, int64_t base_offset)
+{
+    size_t i = mk_log_find_segment_locked(log, base_offset);
+
+    if (log->segment_count == 0) return NULL;
+    if (log->segments[i]->base_offset != base_offset) return NULL;
+    return log->segments[i];
+}
+
+/* Is the batch that the recovery point names where it should be, and whole? */
+static bool batch_agrees(const mk_recovery_point *point, mk_span bytes)
+{
+    mk_batch batch;
+
+    return mk_batch_peek(bytes, &batch) == MK_BATCH_WHOLE &&
+           batch.size == bytes.size && batch.crc == point->checksum &&
+           mk_batch_next_offset(&batch) <= point->offset &&
+           mk_batch_checksum_agrees(bytes.data, &batch);
+}
+
+/* Forget facts of segments that have another one after them now: somebody else
+ * rewrote them. */
+static void forget_rewritten(const mk_log *log, mk_state *state)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < state->facts_count; i++) {
+        int64_t base_offset = state->facts[i].base_offset;
+        size_t next = 0;
+
+        if (i + 1 < state->facts_count && log->segment_count > 0) {
+            next = mk_log_find_segment_locked(log, base_offset) + 1;
+        }
+        if (next > 0 && next < log->segment_count &&
+            log->segments[next]->base_offset !=
+                state->facts[i + 1].base_offset) {
+            continue;
+        }
+        state->facts[kept++] = state->facts[i];
+    }
+    state->facts_count = kept;
+}
+
+mk_status mk_evidence_weigh(mk_evidence *evidence, mk_scratch *scratch,
+                            mk_error *err)
+{
+    const mk_recovery_point *point = &evidence->state.recovery_point;
+    mk_segment *segment = find_exact(evidence->log, point->segment);
+    int64_t size = point->end_position - point->batch_position;
+    mk_span bytes;
+    mk_status status;
+
+    evidence->believed = -1;
+    forget_rewritten(evidence->log, &evidence->state);
+    if (segment == NULL) return MK_OK;
+    if (point->batch_position < 0) {
+        if (point->end_position == 0) evidence->believed = point->offset;
+        return MK_OK;
+    }
+    if (size < (int64_t)MK_BATCH_HEADER_SIZE || size > INT32_MAX) return MK_OK;
+    status = mk_log_pin_locked(evidence->log, segment, err);
+    if (status != MK_OK) return status;
+    status = mk_file_view(segment->log.file, scratch, point->batch_position,
+                          (size_t)size, &bytes, err);
+    mk_log_unpin_locked(evidence->log, segment);
+    if (status != MK_OK) return status;
+    if (bytes.size == (size_t)size && batch_agrees(point, bytes)) {
+        evidence->believed = point->offset;
+    }
+    return MK_OK;
+}
+
+/* Has a broker had the directory? It leaves these two files in it. */
+static mk_status look_for_broker(mk_evidence *evidence, bool *out,
+                                 mk_error *err)
+{
+    static const char *const names[] = {"partition.metadata",
+                                        "leader-epoch-checkpoint"};
+    char path[MK_PATH_MAX];
+    mk_file_stat stat;
+
+    for (size_t i = 0;
+         evidence->broker != 1 && i < sizeof names / sizeof names[0]; i++) {
+        mk_status status = mk_name_join(
+            path, sizeof path, evidence->log->directory, names[i], err);
+
+        if (status != MK_OK) return status;
+        status = mk_vfs_stat(evidence->log->vfs, path, &stat, err);
+        if (status != MK_OK && status != MK_NOT_FOUND) return status;
+        evidence->broker = status == MK_OK;
+    }
+    *out = evidence->broker == 1;
+    return MK_OK;
+}
+
+/* Does the recovery point stand at the end of what the facts tell? */
+static bool ends_at_point(const mk_segment_facts *facts,
+                          const mk_recovery_point *point)
+{
+    return point->segment == facts->base_offset &&
+           point->end_position == facts->log_bytes;
+}
+
+static void take_facts(mk_evidence *evidence, mk_segment *segment,
+                       const mk_segment_facts *facts)
+{
+    const mk_recovery_point *point = &evidence->state.recovery_point;
+
+    mk_segment_take_facts(segment, facts);
+    if (!ends_at_point(facts, point)) return;
+    segment->last_batch_position = point->batch_position;
+    segment->last_batch_checksum = point->checksum;
+}
+
+mk_status mk_evidence_apply(mk_evidence *evidence, mk_segment *segment,
+                            int64_t size, bool last, bool *all, mk_error *err)
+{
+    const mk_segment_facts *facts =
+        mk_state_find(&evidence->state, segment->base_offset);
+    bool broker = false;
+    bool at_point;
+
+    *all = false;
+    if (facts == NULL || facts->next_offset > evidence->believed) return MK_OK;
+    at_point = ends_at_point(facts, &evidence->state.recovery_point);
+    if ((last || facts->log_bytes < size) && !at_point) return MK_OK;
+    if (size < facts->log_bytes) {
+        mk_status status = look_for_broker(evidence, &broker, err);
+
+        if (status != MK_OK || broker || last) return status;
+    }
+    take_facts(evidence, segment, facts);
+    *all = size <= facts->log_bytes && facts->log_bytes > 0;
+    return MK_OK;
+}
+
+mk_status mk_evidence_insist(mk_evidence *evidence, mk_segment *segment,
+                             int64_t size, bool *sound, mk_error *err)
+{
+    const mk_segment_facts *facts =
+        mk_state_find(&evidence->state, segment->base_offset);
+    const mk_recovery_point *point = &evidence->state.recovery_point;
+    bool broker;
+    mk_status status;
+
+    if (facts == NULL || !ends_at_point(facts, point)) return MK_OK;
+    if (segment->log_bytes >= point->batch_position) return MK_OK;
+    if (size < point->end_position) return MK_OK;
+    status = look_for_broker(evidence, &broker, err);
+    if (status != MK_OK || broker) return status;
+    take_facts(evidence, segment, facts);
+    *sound = size == facts->log_bytes;
+    return MK_OK;
+}
+
+/* ---- What is missing ---- */
+
+static void note_loss(mk_evidence *evidence, int64_t from, int64_t to)
+{
+    mk_log_stats *stats = &evidence->log->stats;
+
+    if (stats->lost_from_offset < 0 || from < stats->lost_from_offset) {
+        stats->lost_from_offset = from;
+    }
+    if (to > stats->lost_to_offset) stats->lost_to_offset = to;
+}
+
+static mk_status fail_gap(const mk_log *log, int64_t from, int64_t to,
+                          mk_error *err)
+{
+    mk_status status = mk_fail_at(err, MK_CORRUPT_SEGMENT, log->directory, -1,
+                                  "the segments with the offsets %" PRId64
+                                  "..%" PRId64 " of %s are missing",
+                                  from, to - 1, log->directory);
+
+    if (err != NULL) err->offset = from;
+    return status;
+}
+
+/* What was on stable storage, and is not behind the last segment. */
+static void check_end(mk_evidence *evidence)
+{
+    const mk_log *log = evidence->log;
+    const mk_recovery_point *point = &evidence->state.recovery_point;
+    int64_t end = evidence->state.log_start_offset;
+
+    if (evidence->believed >= 0 || point->segment < 0) return;
+    if (log->segment_count > 0) end = mk_log_active_locked(log)->next_offset;
+    if (end < point->offset) note_loss(evidence, end, point->offset);
+}
+
+mk_status mk_evidence_check_gap(mk_evidence *evidence, size_t i, mk_error *err)
+{
+    mk_log *log = evidence->log;
+    const mk_state *state = &evidence->state;
+    int64_t from = state->log_start_offset;
+    bool broker;
+    int64_t to;
+    mk_status status;
+
+    if (i == log->segment_count) {
+        check_end(evidence);
+        return MK_OK;
+    }
+    to = log->segments[i]->base_offset;
+    if (i > 0) from = log->segments[i - 1]->next_offset;
+    if (from < state->dense_offset) from = state->dense_offset;
+    if (from >= to) return MK_OK;
+    status = look_for_broker(evidence, &broker, err);
+    if (status != MK_OK) return status;
+    if (!broker) return fail_gap(log, from, to, err);
+    note_loss(evidence, from, to);
+    return MK_OK;
+}

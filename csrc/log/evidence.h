@@ -1,0 +1,62 @@
+/*
+ * evidence -- what the state file claims, and what of it is believed.
+ *
+ * The recovery point is believed when the batch that it names is there and
+ * sound. A segment's facts are believed when all of it lies below a believed
+ * recovery point; if its file is shorter than they say, that is damage, which
+ * whoever reads there meets.
+ *
+ * So nothing that was on stable storage is missing in silence: a segment that
+ * the state knows must be there, and where batches follow each other without
+ * gaps there is none between segments. But a Kafka broker that had the
+ * directory may have cleaned and cut it, and knows nothing of our state; and
+ * the last batch of all looks torn when it is damaged, synced or not. Then the
+ * log opens without what is missing, and tells of it (`lost_from_offset`).
+ */
+#ifndef MK_LOG_EVIDENCE_H
+#define MK_LOG_EVIDENCE_H
+
+#include "log/log.h"
+
+typedef struct mk_evidence {
+    mk_log *log; /* Borrowed. */
+    mk_state state;
+    int64_t believed; /* Below it facts are believed; -1: none are. */
+    int broker;       /* One has had the directory: 1, 0; -1: not looked. */
+} mk_evidence;
+
+/* Read the state file of the log's directory. The caller releases it with
+ * mk_evidence_deinit(), whatever the status. Errors: IO, NO_MEMORY. */
+MK_NODISCARD mk_status mk_evidence_load(mk_evidence *evidence, mk_log *log,
+                                        mk_error *err);
+void mk_evidence_deinit(mk_evidence *evidence);
+
+/* Segments with bases in [from, to) were rewritten since: nothing that is known
+ * of them counts, and there may be gaps. */
+void mk_evidence_forget(mk_evidence *evidence, int64_t from, int64_t to);
+
+/* Once the log's segments are found: is the recovery point to be believed? */
+MK_NODISCARD mk_status mk_evidence_weigh(mk_evidence *evidence,
+                                         mk_scratch *scratch, mk_error *err);
+
+/* Start the segment, whose file has `size` bytes, from its facts, if they are
+ * believed; of the `last` one its last batch must be known, too. `*all`: there
+ * is nothing left to read. */
+MK_NODISCARD mk_status mk_evidence_apply(mk_evidence *evidence,
+                                         mk_segment *segment, int64_t size,
+                                         bool last, bool *all, mk_error *err);
+
+/* The last segment is sound up to a place before the recovery point. If that is
+ * more than one torn batch, it is damage: the segment is started from its facts
+ * all the same. `*sound`: they cover the file. */
+MK_NODISCARD mk_status mk_evidence_insist(mk_evidence *evidence,
+                                          mk_segment *segment, int64_t size,
+                                          bool *sound, mk_error *err);
+
+/* Are there segments missing before number `i`, or before the end (`i` is the
+ * count)? Errors: CORRUPT_SEGMENT. What may be right nevertheless is noted in
+ * the log's stats. */
+MK_NODISCARD mk_status mk_evidence_check_gap(mk_evidence *evidence, size_t i,
+                                             mk_error *err);
+
+#endif /* MK_LOG_EVIDENCE_H */

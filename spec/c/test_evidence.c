@@ -1,0 +1,175 @@
+/* What of the state file is believed, and what is missed because of it. */
+#define _GNU_SOURCE
+#include "support/made_batches.h"
+
+static const char *active_path(log_world *world, int64_t base_offset)
+{
+    return segment_file(world, base_offset, ".log");
+}
+
+/* Flip the lowest bit of the byte at `position`. */
+static void flip_last_bit(const char *path, int64_t position)
+{
+    FILE *file = fopen(path, "r+b");
+    int byte;
+
+    assert_non_null(file);
+    assert_int_equal(fseek(file, (long)position, SEEK_SET), 0);
+    byte = fgetc(file);
+    assert_int_equal(fseek(file, (long)position, SEEK_SET), 0);
+    assert_int_equal(fputc(byte ^ 1, file), byte ^ 1);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void set_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static mk_status fetch_from(log_world *world, int64_t offset)
+{
+    mk_cursor_options options;
+    mk_cursor *cursor = NULL;
+    mk_status status;
+
+    mk_cursor_options_default(&options);
+    options.from = offset;
+    assert_ok(world,
+              mk_cursor_open(world->log, &options, &cursor, &world->err));
+    status = tell_cursor(cursor, world->told, &world->err);
+    mk_cursor_close(cursor);
+    return status;
+}
+
+/* A closed segment below the recovery point that is shorter than it was is
+ * damaged: who comes there is told, what stands before and after is there. */
+static void test_a_shortened_closed_segment(void **state)
+{
+    log_world *world = *state;
+    int64_t size;
+
+    open_log(world);
+    fill(world, "a=1 b=2 | c=3");
+    close_log(world);
+    size = file_size(active_path(world, 0));
+    for (int64_t cut = 1; cut <= size; cut++) {
+        for (int i = 0; i < 2; i++) {
+            set_size(active_path(world, 0), size - cut);
+            world->options.read_only = i == 0;
+            open_log(world);
+            assert_bounds(world, 0, 3);
+            assert_int_equal(fetch_from(world, 0), MK_CORRUPT_SEGMENT);
+            assert_string_equal(world->err.path, active_path(world, 0));
+            assert_string_equal(world->told, cut <= size / 2 ? "0:a=1 " : "");
+            assert_int_equal(fetch_from(world, 2), MK_END);
+            assert_string_equal(world->told, "2:c=3 ");
+            close_log(world);
+            assert_int_equal(file_size(active_path(world, 0)), size - cut);
+        }
+    }
+}
+
+/* Segments that the state knows, or that must be there since batches follow
+ * each other without gaps, are missed; but not what a compaction took. */
+static void test_a_missing_segment(void **state)
+{
+    log_world *world = *state;
+
+    open_log(world);
+    fill(world, "a=1 b=2 | c=3 | d=4 | e=5");
+    close_log(world);
+    for (int64_t base = 0; base < 4; base++) {
+        char path[400], aside[420];
+
+        if (base == 1) continue;
+        snprintf(path, sizeof path, "%s", active_path(world, base));
+        snprintf(aside, sizeof aside, "%s.aside", path);
+        assert_int_equal(rename(path, aside), 0);
+        unlink(segment_file(world, base, ".index"));
+        unlink(segment_file(world, base, ".timeindex"));
+        strcpy(world->kept, files(world));
+        assert_int_equal(try_open(world), MK_CORRUPT_SEGMENT);
+        assert_int_equal(world->err.offset, base);
+        assert_string_equal(files(world), world->kept);
+        world->options.read_only = true;
+        open_log(world);
+        assert_contents(world, base == 0   ? "2:c=3 3:d=4 4:e=5 "
+                               : base == 2 ? "0:a=1 1:b=2 "
+                                           : "0:a=1 1:b=2 2:c=3 ");
+        close_log(world);
+        world->options.read_only = false;
+        assert_int_equal(rename(aside, path), 0);
+    }
+    open_log(world);
+    assert_contents(world, "0:a=1 1:b=2 2:c=3 3:d=4 4:e=5 ");
+}
+
+/* A broker may have cleaned: then it is only told. */
+static void test_a_segment_that_a_broker_removed(void **state)
+{
+    log_world *world = *state;
+    char path[400];
+
+    open_log(world);
+    fill(world, "a=1 b=2 | c=3 | d=4");
+    close_log(world);
+    assert_int_equal(unlink(active_path(world, 2)), 0);
+    snprintf(path, sizeof path, "%s/partition.metadata", world->where);
+    set_text(path, "version: 0\n");
+    open_log(world);
+    assert_contents(world, "0:a=1 1:b=2 3:d=4 ");
+    assert_int_equal(stats_of(world).lost_from_offset, 2);
+    assert_int_equal(stats_of(world).lost_to_offset, 3);
+    reopen(world);
+    assert_int_equal(stats_of(world).lost_from_offset, -1);
+    assert_contents(world, "0:a=1 1:b=2 3:d=4 ");
+}
+
+/* The last batch of all looks torn when it is damaged; that it had been on
+ * stable storage is told. More than that does not look torn. */
+static void test_the_last_batches_of_all(void **state)
+{
+    log_world *world = *state;
+    int64_t size;
+
+    open_log(world);
+    fill(world, "a=1 b=2 c=3");
+    close_log(world);
+    size = file_size(active_path(world, 0));
+    flip_last_bit(active_path(world, 0), size - 1);
+    open_log(world);
+    assert_contents(world, "0:a=1 1:b=2 ");
+    assert_int_equal(stats_of(world).lost_from_offset, 2);
+    assert_int_equal(stats_of(world).lost_to_offset, 3);
+    append(world, "c=4");
+    reopen(world);
+    assert_int_equal(stats_of(world).lost_from_offset, -1);
+    close_log(world);
+    flip_last_bit(active_path(world, 0), size - 1);
+    flip_last_bit(active_path(world, 0), size / 3 * 2 - 1);
+    open_log(world);
+    assert_bounds(world, 0, 3);
+    assert_int_equal(fetch_from(world, 0), MK_CORRUPT_SEGMENT);
+    assert_string_equal(world->told, "0:a=1 ");
+    assert_int_equal(append(world, "d=5"), 3);
+    assert_int_equal(fetch_from(world, 3), MK_END);
+    reopen(world);
+    assert_int_equal(fetch_from(world, 3), MK_END);
+    assert_string_equal(world->told, "3:d=5 ");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        log_test(test_a_shortened_closed_segment),
+        log_test(test_a_missing_segment),
+        log_test(test_a_segment_that_a_broker_removed),
+        log_test(test_the_last_batches_of_all),
+    };
+
+    return cmocka_run_group_tests_name("evidence", tests, NULL, NULL);
+}
