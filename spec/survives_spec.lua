@@ -1,0 +1,212 @@
+-- What survives which kind of death: the table of docs/survives.md, found out
+-- by doing each thing on a simulated disk, and looking at every disk that a
+-- death may leave.
+
+local minikafka = require "minikafka"
+local collector = require "spec.support.collector"
+
+local path = "/data/orders-0"
+local profiles = { "kill9", "lazy", "prefix", "ordered", "writeback", "hostile" }
+
+-- ---- What is done ----
+
+local function open(disk, options)
+  options = options or {}
+  options.io = disk
+  return minikafka.open(path, options)
+end
+
+-- A log with two closed segments and an active one, all on stable storage.
+local function fill(log)
+  log:append { { key = "a", value = "1", timestamp_ms = 1 },
+    { key = "b", value = "1", timestamp_ms = 2 } }
+  log:roll()
+  log:append_kv("a", "2", 3)
+  log:roll()
+  log:append_kv("c", "1", 4)
+  log:flush()
+end
+
+local function records_of(log)
+  local parts = {}
+  for offset, key, value in log:records() do
+    parts[#parts + 1] = ("%d:%s=%s"):format(offset, key, value or "-")
+  end
+  return table.concat(parts, " ")
+end
+
+local before = "0:a=1 1:b=1 2:a=2 3:c=1"
+local appended = before .. " 4:d=1"
+
+local function append(log)
+  log:append_kv("d", "1", 5)
+end
+
+local function has_records(wanted)
+  return function(log)
+    return records_of(log) == wanted
+  end
+end
+
+-- Each thing: what it is called, how it is done, with which options the log is
+-- open, and how a log is told in which it is done.
+local things = {
+  { "`open` of a new log", new = true, act = function() end,
+    kept = function() return true end },
+  { "`append`, and what an appender has sent", act = append,
+    kept = has_records(appended) },
+  { "what an appender holds back", act = function(log)
+    log:appender():append_kv("d", "1", 5)
+  end, kept = has_records(appended) },
+  { "`append` with `durable = true`", act = function(log)
+    log:append({ key = "d", value = "1", timestamp_ms = 5 }, { durable = true })
+  end, kept = has_records(appended) },
+  { "`append` with `flush_messages = 1`", options = { flush_messages = 1 },
+    act = append, kept = has_records(appended) },
+  { "`append`s before the one that comes when `flush_ms` has passed",
+    options = { flush_ms = 100 }, act = function(log, disk)
+      append(log)
+      disk.clock:advance_ms(101)
+      log:append_kv("e", "1", 6)
+    end, kept = function(log)
+      return records_of(log):sub(1, #appended) == appended
+    end },
+  { "`append`, then `flush`", act = function(log)
+    append(log)
+    log:flush()
+  end, kept = has_records(appended) },
+  { "`append`, then `roll`", act = function(log)
+    append(log)
+    log:roll()
+  end, kept = has_records(appended) },
+  { "`append`, then `close`", act = function(log)
+    append(log)
+    log:close()
+  end, kept = has_records(appended) },
+  { "what lies below `recovery_point`", act = append,
+    kept = has_records(before), part = true },
+  { "the log start after `delete_records`", act = function(log)
+    log:delete_records(1)
+  end, kept = has_records("1:b=1 2:a=2 3:c=1") },
+  { "the log start after retention", act = function(log)
+    minikafka.RetentionManager():apply(log, { retention_bytes = 1 })
+  end, kept = has_records("3:c=1") },
+  { "the log start after `delete_closed_segments`", act = function(log)
+    log:delete_closed_segments { 0 }
+  end, kept = has_records("2:a=2 3:c=1") },
+  { "the end after `truncate_to`", act = function(log)
+    log:truncate_to(2)
+  end, kept = has_records("0:a=1 1:b=1") },
+  { "the compacted log after `LogCompactor:compact`", act = function(log)
+    minikafka.LogCompactor():compact(log)
+  end, kept = has_records("1:b=1 2:a=2 3:c=1") },
+}
+
+-- ---- What is left of it ----
+
+-- Is the thing done, as far as the log can tell that opens on this disk?
+local function is_kept(thing, state)
+  local log = minikafka.open(path, { io = state, create = false })
+  local seen = records_of(log)
+  local kept = thing.kept(log)
+  if thing.part then
+    kept = seen:sub(1, #before) == before
+  end
+  log:close()
+  return kept
+end
+
+local function start(thing)
+  local disk = minikafka.SimDisk()
+  if thing.new then
+    return disk
+  end
+  local log = open(disk, thing.options)
+  fill(log)
+  return disk, log
+end
+
+-- Return for each profile whether the thing is there on every disk.
+local function survives(thing)
+  local disk, log = start(thing)
+  if not log then
+    log = open(disk, thing.options)
+  end
+  thing.act(log, disk)
+  local lost, states = {}, 0
+  for state in disk:crash_states() do
+    local done, kept = pcall(is_kept, thing, state)
+    if not (done and kept) then
+      lost[state.profile] = true
+    end
+    states = states + 1
+  end
+  assert(states > 0)
+  local row, any = { not lost.kill9 }, false
+  for i = 2, #profiles do -- Each allows what those before it allow.
+    any = any or lost[profiles[i]] or false
+    row[i] = not any
+  end
+  return row
+end
+
+-- Is it done or not done, and nothing else, wherever the power goes? What was
+-- on stable storage before must be there in both cases.
+local function is_whole(thing)
+  return pcall(minikafka.explore, {
+    profile = "hostile", limit = 300,
+    setup = function(disk)
+      if not thing.new then
+        local log = open(disk)
+        fill(log)
+        log:close()
+      end
+    end,
+    run = function(disk)
+      thing.act(open(disk, thing.options), disk)
+    end,
+    check = function(disk)
+      local log <close> = open(disk)
+      local seen = records_of(log)
+      if thing.new then
+        return seen == ""
+      end
+      return seen:sub(1, #before) == before or thing.kept(log)
+    end,
+  })
+end
+
+local function word(yes)
+  return yes and "yes" or "no"
+end
+
+local function make_page()
+  local lines = {
+    "| | " .. table.concat(profiles, " | ") .. " | cut off in the middle |",
+    "|---|" .. ("---|"):rep(#profiles + 1),
+  }
+  for _, thing in ipairs(things) do
+    local cells = {}
+    for i, kept in ipairs(survives(thing)) do
+      cells[i] = word(kept)
+    end
+    local whole, raised = is_whole(thing)
+    assert(whole or minikafka.is_error(raised, "CHECK_FAILED"), raised)
+    cells[#cells + 1] = whole and "all or nothing" or "in part"
+    lines[#lines + 1] = ("| %s | %s |"):format(thing[1],
+      table.concat(cells, " | "))
+  end
+  return table.concat(lines, "\n") .. "\n"
+end
+
+describe("docs/survives.md", function()
+  setup(collector.relax)
+  teardown(collector.restore)
+
+  it("has the table that comes of trying", function()
+    local file <close> = assert(io.open("docs/survives.md"))
+    local table_text = make_page()
+    assert(file:read("a"):find(table_text, 1, true),
+      "the page has to have:\n" .. table_text)
+  end)
+end)
