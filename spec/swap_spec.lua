@@ -346,6 +346,19 @@ describe("a damaged byte", function()
   end)
 end)
 
+-- A broker that is started between two renames makes a log of its own.
+describe("an empty log that somebody else made", function()
+  it("in the place of one between two renames is refused", function()
+    local states = { live = "missing", new = "log ready", old = "log" }
+    local disk = build(states)
+    for _, suffix in ipairs { "log", "index", "timeindex" } do
+      disk:write(("%s/%020d.%s"):format(places.live, 0, suffix), "")
+    end
+    states.live = "log"
+    check_refused(disk, states)
+  end)
+end)
+
 describe("docs/recovery.md", function()
   it("has the table that the list makes", function()
     local file <close> = assert(io.open("docs/recovery.md"))
