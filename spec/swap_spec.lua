@@ -42,12 +42,6 @@ local strange = { note("ready"):sub(1, -2), note("ready", "t-1"),
   note("ready", "t-0", 2), "", note("done"), note("ready") .. "\n",
   ("x"):rep(5000) }
 
-local damages = {
-  function(files) files[closed] = nil end,
-  function(files) files[closed] = files[closed]:sub(1, -2) end,
-  function(files) files[closed] = "" end,
-}
-
 local function copy(files)
   local made = {}
   for name, bytes in pairs(files) do
@@ -55,6 +49,17 @@ local function copy(files)
   end
   return made
 end
+
+local damages = {
+  function(files) files[closed] = nil end,
+  function(files) files[closed] = files[closed]:sub(1, -2) end,
+  function(files) files[closed] = "" end,
+  function(files) -- Nothing but its state is left.
+    for name in pairs(copy(files)) do
+      files[name] = name == "minikafka.state" and files[name] or nil
+    end
+  end,
+}
 
 local drawn = 0
 
