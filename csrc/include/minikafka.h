@@ -83,7 +83,7 @@ typedef enum mk_status {
         MK_STATUS_COUNT
 } mk_status;
 
-#define MK_FOUND_MAX 4
+#define MK_FOUND_MAX 8
 
 /* One of the things that SWAP_AMBIGUOUS could not choose among. */
 typedef struct mk_found {

@@ -22,7 +22,7 @@ static mk_status sync_parent(mk_log *log, mk_sync_name name, mk_error *err)
     return mk_vfs_sync_directory(log->vfs, parent, name, err);
 }
 
-/* Write the path of a sibling, at which no directory may stand. */
+/* Write the path of a sibling, at which nothing may stand. */
 static mk_status need_name(mk_log *log, mk_sibling sibling, char *out,
                            mk_error *err)
 {
@@ -35,7 +35,7 @@ static mk_status need_name(mk_log *log, mk_sibling sibling, char *out,
             mk_swap_tree_look(&tree, log, mk_name_last(log->directory), err);
     }
     if (status != MK_OK) return status;
-    if (mk_swap_tree_is_there(&tree)) return mk_swap_fail_in_way(&tree, err);
+    if (tree.kind != MK_TREE_MISSING) return mk_swap_fail_in_way(&tree, err);
     memcpy(out, tree.path, strlen(tree.path) + 1);
     return MK_OK;
 }

@@ -325,6 +325,21 @@ static void test_an_old_tree_without_note_stays(void **state)
     assert_left_alone(world, AWAY);
 }
 
+/* Compacting is refused where something stands in its way, which is told. */
+static void assert_in_the_way(log_world *world, const char *tree)
+{
+    mk_cleanup_result result;
+
+    assert_int_equal(mk_log_compact(world->log, NULL, &result, &world->err),
+                     MK_SWAP_AMBIGUOUS);
+    mk_cleanup_result_deinit(&result);
+    assert_string_equal(world->err.path, path_of(world->disk, tree));
+    assert_int_equal(world->err.found_count, 1);
+    assert_string_equal(world->err.found[0].what, "not a directory");
+    assert_true(exists(path_of(world->disk, tree)));
+    assert_contents(world, OLD);
+}
+
 /* Files of those names are not directories; they stay, and do no harm. */
 static void test_files_of_those_names_stay(void **state)
 {
@@ -338,8 +353,10 @@ static void test_files_of_those_names_stay(void **state)
     look(world, OLD);
     open_log(world);
     assert_contents(world, OLD);
-    assert_true(exists(path_of(world->disk, MADE)));
-    assert_true(exists(path_of(world->disk, AWAY)));
+    assert_in_the_way(world, MADE);
+    unlink(path_of(world->disk, MADE));
+    world->wrap.no_exchange = true;
+    assert_in_the_way(world, AWAY);
 }
 
 /* A tree that is a stranger's does not keep a new log from being made. */
