@@ -29,7 +29,6 @@ local TESTED_BY = {
   ["log/log"] = "spec/handles_spec.lua",
   ["log/renew"] = "spec/c/test_heal.c",
   ["log/refresh"] = "spec/c/test_read_only.c",
-  ["log/swap_decision"] = "spec/swap_spec.lua",
   ["log/walk"] = "spec/read_spec.lua",
 }
 -- It ends the process; it acts on the compiler.

@@ -81,6 +81,9 @@ void mk_directory_swap_cancel(mk_directory_swap *swap)
         return;
     }
     if (tree.note == MK_SWAP_NONE && !tree.vacant) return;
+    /* The names may have changed places and back: which of the two trees they
+     * stand for must be stable before one is taken apart. */
+    if (sync_parent(log, MK_SYNC_SWAP_PARENT, NULL) != MK_OK) return;
     (void)!mk_swap_tree_remove(log->vfs, swap->path, log->directory, NULL);
 }
 
@@ -478,7 +481,11 @@ mk_status mk_directory_swap_clean(mk_log *log, mk_error *err)
     if (status != MK_OK) return status;
     decision = mk_swap_decide(&survey);
     if (decision.choice != MK_SWAP_USE_LIVE) return mk_swap_fail(&survey, err);
-    if (decision.remove_new) {
+    if (decision.remove_new || decision.remove_old) {
+        /* Whoever swapped may have died before the names were stable. */
+        status = sync_parent(log, MK_SYNC_SWAP_PARENT, err);
+    }
+    if (status == MK_OK && decision.remove_new) {
         status = mk_swap_tree_remove(log->vfs, survey.fresh.path,
                                      log->directory, err);
     }

@@ -1,74 +1,7 @@
 /* What may stand beside a log when it is opened, made by hand: each line of the
  * table in log/directory_swap.h, and what only looks like it. */
 #define _GNU_SOURCE
-#include "support/log_world.h"
-
-#include "store/names.h"
-#include "store/swap_manifest.h"
-
-#define OLD "0:a=1 1:a=2 2:b=1 "
-#define NEW "1:a=2 2:b=1 "
-
-#define LIVE "t-0"
-#define MADE "minikafka.new.t-0"
-#define AWAY "minikafka.old.t-0"
-
-static const char *at(log_world *world, const char *tree, const char *name)
-{
-    char path[240];
-
-    snprintf(path, sizeof path, "%.30s/%.200s", tree, name);
-    return path_of(world->disk, path);
-}
-
-static void move_tree(log_world *world, const char *from, const char *to)
-{
-    assert_int_equal(
-        rename(path_of(world->disk, from), path_of(world->disk, to)), 0);
-}
-
-/* Hard-link all files of a tree into another. */
-static void link_tree(log_world *world, const char *from, const char *to)
-{
-    struct dirent **entries;
-    int count = scandir(path_of(world->disk, from), &entries, NULL, by_name);
-
-    assert_true(count > 2);
-    assert_int_equal(mkdir(path_of(world->disk, to), 0700), 0);
-    for (int i = 0; i < count; i++) {
-        if (entries[i]->d_name[0] != '.') {
-            assert_int_equal(link(at(world, from, entries[i]->d_name),
-                                  at(world, to, entries[i]->d_name)),
-                             0);
-        }
-        free(entries[i]);
-    }
-    free(entries);
-}
-
-static void put_note(log_world *world, const char *tree, const char *live,
-                     mk_swap_phase phase)
-{
-    assert_ok(world, mk_swap_manifest_store(world->wrap.inner,
-                                            path_of(world->disk, tree), live,
-                                            phase, &world->err));
-}
-
-/* Make the old tree at AWAY and its successor at MADE; nothing is at LIVE. */
-static void make_trees(log_world *world)
-{
-    mk_cleanup_result result;
-
-    open_log(world);
-    fill(world, "a=1 a=2 | b=1");
-    close_log(world);
-    link_tree(world, LIVE, AWAY);
-    open_log(world);
-    assert_ok(world, mk_log_compact(world->log, NULL, &result, &world->err));
-    mk_cleanup_result_deinit(&result);
-    close_log(world);
-    move_tree(world, LIVE, MADE);
-}
+#include "support/swap_trees.h"
 
 /* A reader sees this, and changes nothing. */
 static void look(log_world *world, const char *wanted)
@@ -419,130 +352,6 @@ static void test_a_long_name_has_siblings(void **state)
     assert_contents(world, NEW);
 }
 
-/* ---- When opening fails half-way ---- */
-
-/* Between two renames. */
-static void leave_between(log_world *world)
-{
-    make_trees(world);
-    put_note(world, MADE, LIVE, MK_SWAP_READY);
-}
-
-/* The same, and the old tree was damaged since. */
-static void leave_damaged(log_world *world)
-{
-    leave_between(world);
-    damage(at(world, AWAY, "00000000000000000000.log"), 70);
-}
-
-/* Exchanged, and with a stranger's file in the old tree. */
-static void leave_exchanged(log_world *world)
-{
-    make_trees(world);
-    move_tree(world, MADE, LIVE);
-    move_tree(world, AWAY, MADE);
-    put_note(world, LIVE, LIVE, MK_SWAP_READY);
-    store_text(at(world, MADE, "diary"), "dear");
-}
-
-/* Not swapped. */
-static void leave_built(log_world *world)
-{
-    make_trees(world);
-    move_tree(world, AWAY, LIVE);
-    put_note(world, MADE, LIVE, MK_SWAP_READY);
-}
-
-static const struct {
-    const char *name;
-    void (*leave)(log_world *world);
-    const char *wanted;
-} leavings[] = {
-    {"between", leave_between, OLD},
-    {"damaged", leave_damaged, NEW},
-    {"exchanged", leave_exchanged, NEW},
-    {"built", leave_built, OLD},
-};
-
-/* Open with call number `number` failing; false once there is no such call. */
-static bool open_with_fault(log_world *world, size_t i, long number, bool after)
-{
-    wrap_fault *fault;
-    mk_status status;
-    bool hit;
-
-    remove_all(world->where);
-    remove_all(path_of(world->disk, MADE));
-    remove_all(path_of(world->disk, AWAY));
-    leavings[i].leave(world);
-    fault = wrap_fail(&world->wrap, WRAP_ANY, number, EIO);
-    fault->after = after;
-    status = try_open(world);
-    hit = fault->hit;
-    wrap_heal(&world->wrap);
-    if (status == MK_OK) {
-        assert_contents(world, leavings[i].wanted);
-        abandon_log(world);
-    } else if (status != MK_IO) {
-        fail_msg("%s, call %ld: %s", leavings[i].name, number,
-                 world->err.message);
-    }
-    if (try_open(world) != MK_OK) {
-        fail_msg("%s, after call %ld: %s", leavings[i].name, number,
-                 world->err.message);
-    }
-    assert_contents(world, leavings[i].wanted);
-    assert_alone(world);
-    if (leavings[i].leave == leave_exchanged) {
-        assert_true(exists(file_of(world, "diary")));
-    }
-    close_log(world);
-    return hit;
-}
-
-/* Whichever call fails, before or after its effect: the next opening finds the
- * same log, and finishes. */
-static void test_every_call_may_fail(void **state)
-{
-    log_world *world = *state;
-
-    for (size_t i = 0; i < sizeof leavings / sizeof leavings[0]; i++) {
-        for (int after = 0; after <= 1; after++) {
-            long number = 1;
-
-            while (open_with_fault(world, i, number, after != 0)) {
-                number++;
-            }
-            assert_true(number > 20);
-        }
-    }
-}
-
-/* The same with memory. */
-static void test_memory_may_be_short(void **state)
-{
-    log_world *world = *state;
-
-    for (size_t i = 0; i < sizeof leavings / sizeof leavings[0]; i++) {
-        mk_status status = MK_NO_MEMORY;
-
-        for (long n = 1; status == MK_NO_MEMORY; n++) {
-            remove_all(world->where);
-            remove_all(path_of(world->disk, MADE));
-            remove_all(path_of(world->disk, AWAY));
-            leavings[i].leave(world);
-            world->disk->fail_at = n;
-            status = try_open(world);
-            world->disk->fail_at = 0;
-            if (status == MK_NO_MEMORY) open_log(world);
-            assert_contents(world, leavings[i].wanted);
-            assert_alone(world);
-            close_log(world);
-        }
-        assert_ok(world, status);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -562,8 +371,6 @@ int main(void)
         log_test(test_a_stranger_beside_a_missing_log),
         log_test(test_a_swap_in_progress_is_locked),
         log_test(test_a_long_name_has_siblings),
-        log_test(test_every_call_may_fail),
-        log_test(test_memory_may_be_short),
     };
 
     return cmocka_run_group_tests_name("swap_leftovers", tests, NULL, NULL);
