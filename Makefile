@@ -179,7 +179,7 @@ VALGRIND     := valgrind -q --error-exitcode=99 --leak-check=full \
 VALGRIND_OUT := %_posix.c %_posix_faults.c %_crash.c %_io_faults.c \
                 %_directory_swap.c %_recovery.c %_cursor_model.c \
                 %_crash_states.c %_vfs_sim.c %_sim_choice.c \
-                %_no_memory.c %_fault_model.c
+                %_no_memory.c %_fault_model.c %_swap_tree.c %_swap_decision.c
 VALGRIND_SRC := $(filter-out $(VALGRIND_OUT),$(TEST_SRC))
 
 test-valgrind: ## the C tests under valgrind
