@@ -45,6 +45,8 @@ build = {
         "csrc/os/env_posix.c",
         "csrc/store/names.c",
         "csrc/store/replace_file.c",
+        "csrc/store/reserve_file.c",
+        "csrc/store/unproven_file.c",
         "csrc/store/offset_index.c",
         "csrc/store/time_index.c",
         "csrc/store/state_file.c",

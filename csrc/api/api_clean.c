@@ -11,10 +11,29 @@
 
 #define STEP_BUDGET (1u << 20)
 
+/* The same with the log locked and the clock read. */
+static mk_status begin_locked(mk_log *log, int64_t now_ms, bool removes,
+                              mk_error *err)
+{
+    mk_status status = mk_log_make_writable_locked(log, err);
+
+    if (log->failed != MK_OK && removes) {
+        return mk_log_begin_removal_locked(log, err);
+    }
+    if (status == MK_OK) status = mk_log_begin_maintenance_locked(log, err);
+    if (status != MK_OK) return status;
+    status = mk_log_send_waiting_locked(log, now_ms, err);
+    /* What has no room waits on; a removal makes some. */
+    if (removes && mk_is_no_room(status, err)) return MK_OK;
+    if (status != MK_OK) mk_log_end_maintenance_locked(log);
+    return status;
+}
+
 /* Read the clock, lock the log, send what appenders hold back, and become the
- * one who changes its closed segments. Without success all that is undone. */
-static mk_status begin(mk_log *log, const mk_clock *clock, int64_t *now_ms,
-                       mk_error *err)
+ * one who changes its closed segments: to remove some at its start, or for
+ * anything. Without success all that is undone. */
+static mk_status begin(mk_log *log, const mk_clock *clock, bool removes,
+                       int64_t *now_ms, mk_error *err)
 {
     mk_status status = mk_log_read_clock(log, clock, now_ms, err);
 
@@ -23,12 +42,7 @@ static mk_status begin(mk_log *log, const mk_clock *clock, int64_t *now_ms,
         return status;
     }
     mk_mutex_lock(&log->mutex);
-    status = mk_log_make_writable_locked(log, err);
-    if (status == MK_OK) status = mk_log_begin_maintenance_locked(log, err);
-    if (status == MK_OK) {
-        status = mk_log_send_waiting_locked(log, *now_ms, err);
-        if (status != MK_OK) mk_log_end_maintenance_locked(log);
-    }
+    status = begin_locked(log, *now_ms, removes, err);
     if (status != MK_OK) {
         mk_mutex_unlock(&log->mutex);
         mk_log_release(log);
@@ -51,7 +65,7 @@ mk_status mk_log_delete_records(mk_log *log, int64_t before_offset,
     mk_error scratch;
 
     if (err == NULL) err = &scratch;
-    status = begin(log, NULL, &now_ms, err);
+    status = begin(log, NULL, true, &now_ms, err);
     if (status != MK_OK) return status;
     if (before_offset > log->log_end_offset) {
         status = mk_log_fail_range_locked(log, before_offset, err);
@@ -73,7 +87,7 @@ mk_status mk_log_truncate_to(mk_log *log, int64_t offset, mk_error *err)
         return mk_fail(err, MK_INVALID_ARGUMENT,
                        "offset %" PRId64 " is negative", offset);
     }
-    status = begin(log, NULL, &now_ms, err);
+    status = begin(log, NULL, false, &now_ms, err);
     if (status != MK_OK) return status;
     if (offset < log->log_end_offset) {
         status = mk_log_cut_end_locked(log, offset, now_ms, err);
@@ -114,7 +128,7 @@ mk_status mk_log_delete_closed_segments(mk_log *log,
     mk_error scratch;
 
     if (err == NULL) err = &scratch;
-    status = begin(log, NULL, &now_ms, err);
+    status = begin(log, NULL, true, &now_ms, err);
     if (status != MK_OK) return status;
     if (is_prefix(log, base_offsets, count, &length)) {
         status = mk_log_drop_prefix_locked(log, length, err);
@@ -165,7 +179,9 @@ mk_status mk_log_retain(mk_log *log, const mk_retention_options *options,
     if (err == NULL) err = &scratch;
     mk_cleanup_result_init(out, &log->heap);
     status = mk_retention_check(options, err);
-    if (status == MK_OK) status = begin(log, &options->clock, &now_ms, err);
+    if (status == MK_OK) {
+        status = begin(log, &options->clock, true, &now_ms, err);
+    }
     if (status != MK_OK) return status;
     status = retain_locked(log, options, now_ms, out, err);
     end(log);
@@ -249,9 +265,16 @@ mk_status mk_log_compact(mk_log *log, const mk_compact_options *options,
                        "delete_retention_ms is %" PRId64 ", which is negative",
                        options->delete_retention_ms);
     }
-    status = begin(log, &options->clock, &now_ms, err);
+    status = begin(log, &options->clock, false, &now_ms, err);
     if (status != MK_OK) return status;
     status = compact_locked(log, options, now_ms, out, err);
+    /* The room of the reserve may do. The hook is called but once. */
+    if (mk_is_no_room(status, err) && options->before_swap == NULL &&
+        mk_log_give_up_reserve_locked(log)) {
+        mk_cleanup_result_deinit(out);
+        status = compact_locked(log, options, now_ms, out, err);
+        mk_log_keep_reserve_locked(log);
+    }
     end(log);
     if (status != MK_OK) mk_cleanup_result_deinit(out);
     return status;

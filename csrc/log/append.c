@@ -294,7 +294,7 @@ mk_status mk_log_seal_locked(mk_log *log, mk_segment *segment, int64_t now_ms,
 
     status = mk_segment_finish_times(segment, err);
     if (status != MK_OK) return status;
-    status = mk_segment_write_indexes(segment, log->vfs, log->directory, err);
+    status = mk_log_write_indexes_locked(log, segment, err);
     if (status != MK_OK) return status;
     status = mk_name_segment_file(path, sizeof path, log->directory,
                                   segment->base_offset, MK_ROLE_LOG, err);

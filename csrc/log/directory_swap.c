@@ -95,6 +95,7 @@ static bool stays(const mk_log *log, const char *name, int64_t first_kept)
     mk_file_name parsed = mk_name_parse(name);
 
     if (strcmp(name, MK_NAME_LOCK) == 0) return true;
+    if (strcmp(name, MK_NAME_RESERVE) == 0) return true;
     if (parsed.role == MK_ROLE_OWN) return false;
     if (parsed.role == MK_ROLE_UNKNOWN) return true;
     if (parsed.role == MK_ROLE_SNAPSHOT) return true;

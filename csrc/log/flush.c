@@ -9,6 +9,7 @@
 #include "log/flush.h"
 
 #include "base/check.h"
+#include "store/unproven_file.h"
 
 #include "base/poison.h"
 
@@ -110,7 +111,7 @@ static mk_status sync_round(mk_log *log, mk_error *err)
     }
     if (log->failed == MK_OK && log->unproven) {
         log->unproven = false;
-        log->state_stale = true;
+        mk_unproven_forget(log->vfs, log->directory);
     }
     if (point.offset > log->recovery_point.offset &&
         point.offset <= log->log_end_offset) {
@@ -166,13 +167,14 @@ mk_status mk_log_flush_locked(mk_log *log, mk_error *err)
 
 mk_status mk_log_write_caches_locked(mk_log *log, mk_error *err)
 {
-    mk_status status;
+    mk_status status =
+        mk_log_write_indexes_locked(log, mk_log_active_locked(log), err);
 
-    status = mk_segment_write_indexes(mk_log_active_locked(log), log->vfs,
-                                      log->directory, err);
     if (status != MK_OK) return status;
     if (log->unstored_bytes < STATE_EVERY_BYTES) return MK_OK;
-    return mk_log_store_state_locked(log, true, err);
+    status = mk_log_store_state_locked(log, true, err);
+    /* What there is no room for is said again at the next flush. */
+    return mk_is_no_room(status, err) ? MK_OK : status;
 }
 
 bool mk_log_flush_is_due_locked(const mk_log *log, int64_t now_ms)

@@ -7,7 +7,7 @@
  *  (1) The tail ends where the last acknowledged batch does: what a failed
  *      append left behind it must never be read.
  *  (2) The state is stored, with the recovery point as this process knows it.
- *      That also tries whether the disk takes writes at all.
+ *      That also tries whether the disk takes writes and syncs at all.
  *  (3) Recovery reads the directory into a fresh set of segments; after a sync
  *      that failed it writes again what stands above the recovery point.
  *  (4) The fresh set is compared with the old one. If flushed records are
@@ -29,6 +29,7 @@
 #include "log/flush.h"
 #include "log/recovery.h"
 #include "store/swap_manifest.h"
+#include "store/unproven_file.h"
 
 #include "base/poison.h"
 
@@ -167,7 +168,11 @@ static mk_status compare(const mk_log *log, const aside *old, int64_t *lost,
 static void carry_over(mk_log *log, const aside *old, int64_t lost)
 {
     const mk_recovery_point *point = &old->recovery_point;
+    int64_t end_min = old->log_end_offset;
 
+    if (log->cut_offset >= 0 && end_min > log->cut_offset) {
+        end_min = log->cut_offset;
+    }
     for (size_t i = 0; i < log->segment_count; i++) {
         mk_segment *fresh = log->segments[i];
         const mk_segment *same = find_in(old, fresh->base_offset);
@@ -187,9 +192,7 @@ static void carry_over(mk_log *log, const aside *old, int64_t lost)
     if (log->log_end_offset < log->log_start_offset) {
         log->log_end_offset = log->log_start_offset;
     }
-    if (log->cut_offset < 0 && log->log_end_offset < old->log_end_offset) {
-        log->log_end_offset = old->log_end_offset;
-    }
+    if (log->log_end_offset < end_min) log->log_end_offset = end_min;
     if (lost < 0) return;
     log->dense_offset = log->log_end_offset;
     log->stats.lost_offsets += log->log_end_offset - lost;
@@ -219,7 +222,7 @@ static mk_status look_again(mk_log *log, mk_error *err)
 
     if (status != MK_OK) return status;
     if (!log->set_doubted) {
-        status = mk_log_store_state_locked(log, false, err);
+        status = mk_log_store_state_locked(log, true, err);
         if (status != MK_OK) return status;
     }
     put_aside(log, &old);
@@ -261,10 +264,7 @@ static mk_status make_stable(mk_log *log, mk_error *err)
         }
     }
     if (status != MK_OK) return status;
-    log->unproven = false;
-    status = mk_log_store_state_locked(log, true, err);
-    if (status != MK_OK) log->unproven = true;
-    return status;
+    return mk_log_store_state_locked(log, true, err);
 }
 
 /* ---- Healing ---- */
@@ -317,6 +317,8 @@ static mk_status try_to_heal(mk_log *log, mk_error *err)
     }
     log->failed = MK_OK;
     log->set_doubted = false;
+    if (log->unproven) mk_unproven_forget(log->vfs, log->directory);
+    log->unproven = false;
     log->cut_offset = -1;
     log->stats.heals++;
     mk_log_check_invariants_locked(log);

@@ -135,10 +135,14 @@ static mk_status set_directory(mk_log *log, const char *directory,
 }
 
 /* An empty active segment may come from an owner who died before its name was
- * stable. */
+ * stable. So may a state that alone knows the log start, which must not go
+ * back once it was seen. */
 static mk_status sync_names(mk_log *log, mk_error *err)
 {
-    if (mk_log_active_locked(log)->log_bytes > 0) return MK_OK;
+    if (mk_log_active_locked(log)->log_bytes > 0 &&
+        log->log_start_offset == log->segments[0]->base_offset) {
+        return MK_OK;
+    }
     return mk_vfs_sync_directory(log->vfs, log->directory,
                                  MK_SYNC_FLUSH_DIRECTORY, err);
 }
@@ -155,6 +159,7 @@ static mk_status begin_writing(mk_log *log, int64_t now_ms, mk_error *err)
         if (status != MK_OK || log->state_stale) return status;
         /* That it is ours from the start helps to tell damage after a kill. */
         status = mk_log_store_state_locked(log, false, err);
+        if (mk_is_no_room(status, err)) status = MK_OK;
     } else {
         mk_log_close_idle_file_locked(log, mk_log_active_locked(log));
         status = sync_names(log, err);
@@ -163,6 +168,7 @@ static mk_status begin_writing(mk_log *log, int64_t now_ms, mk_error *err)
         }
     }
     if (status != MK_OK) return status;
+    mk_log_keep_reserve_locked(log);
     if (!log->state_stale) {
         /* An owner who died may have left names that are not stable. */
         if (log->recovery_point.offset < log->log_end_offset) {

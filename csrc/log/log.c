@@ -5,12 +5,16 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "store/reserve_file.h"
+#include "store/unproven_file.h"
 
 #include "base/poison.h"
 
 /* Index entries kept in memory for sealed segments, in bytes of their files. */
 #define INDEX_BYTES_MAX (8 << 20)
 #define SCAN_BUDGET     (1u << 20)
+#define STATE_LINE_SIZE 128 /* Hardly a segment takes more in the state. */
+#define PAGE_SIZE       4096
 
 /* ---- Life ---- */
 
@@ -134,20 +138,24 @@ void mk_log_refuse_locked(mk_log *log, const mk_error *err)
 
 void mk_log_doubt_sync_locked(mk_log *log, const mk_error *err)
 {
-    bool first = !log->unproven;
-
     log->unproven = true;
     mk_log_doubt_tail_locked(log, err);
-    /* If it can't be written, this log still knows. */
-    if (first && !log->set_doubted) {
-        (void)!mk_log_store_state_locked(log, false, NULL);
-    }
+    /* If it can't be noted, this log still knows. */
+    (void)!mk_unproven_note(log->vfs, log->directory, NULL);
 }
 
-mk_status mk_log_begin_maintenance_locked(mk_log *log, mk_error *err)
+/* Does the log refuse changes only since its last records have no room? */
+static bool lacks_room(const mk_log *log)
+{
+    return !log->set_doubted && mk_is_no_room(log->failed, &log->failure);
+}
+
+static mk_status begin_maintenance(mk_log *log, bool removes, mk_error *err)
 {
     for (;;) {
-        mk_status status = mk_log_check_writable_locked(log, err);
+        mk_status status = removes && lacks_room(log)
+                               ? mk_log_check_mendable_locked(log, err)
+                               : mk_log_check_writable_locked(log, err);
 
         if (status != MK_OK) return status;
         if (!log->maintaining) break;
@@ -156,6 +164,16 @@ mk_status mk_log_begin_maintenance_locked(mk_log *log, mk_error *err)
     log->maintaining = true;
     log->maintainer = mk_thread_self();
     return MK_OK;
+}
+
+mk_status mk_log_begin_maintenance_locked(mk_log *log, mk_error *err)
+{
+    return begin_maintenance(log, false, err);
+}
+
+mk_status mk_log_begin_removal_locked(mk_log *log, mk_error *err)
+{
+    return begin_maintenance(log, true, err);
 }
 
 void mk_log_end_maintenance_locked(mk_log *log)
@@ -298,6 +316,17 @@ mk_status mk_log_pin_locked(mk_log *log, mk_segment *segment, mk_error *err)
 void mk_log_unpin_locked(mk_log *log, mk_segment *segment)
 {
     mk_file_cache_unpin(&log->files, &segment->log);
+}
+
+mk_status mk_log_write_indexes_locked(mk_log *log, mk_segment *segment,
+                                      mk_error *err)
+{
+    mk_error scratch;
+    mk_status status;
+
+    if (err == NULL) err = &scratch;
+    status = mk_segment_write_indexes(segment, log->vfs, log->directory, err);
+    return mk_is_no_room(status, err) ? MK_OK : status;
 }
 
 /* Make the indexes anew from the log, which is read up to where it is in use.
@@ -448,7 +477,6 @@ mk_status mk_log_get_state_locked(const mk_log *log,
     out->end_segment = active->base_offset;
     out->end_position = active->log_bytes;
     out->recovery_point = log->recovery_point;
-    out->unproven = log->unproven;
     for (size_t i = 0; status == MK_OK && i < count; i++) {
         mk_segment_facts facts;
 
@@ -461,21 +489,76 @@ mk_status mk_log_get_state_locked(const mk_log *log,
     return status;
 }
 
-mk_status mk_log_store_state_locked(mk_log *log, bool durable, mk_error *err)
+/* Room for a state of so many segments, and for its name. */
+static int64_t reserve_size(size_t segment_count)
+{
+    int64_t pages = (int64_t)(segment_count * STATE_LINE_SIZE) / PAGE_SIZE + 1;
+
+    return 2 * pages * PAGE_SIZE;
+}
+
+void mk_log_keep_reserve_locked(mk_log *log)
+{
+    int64_t size = reserve_size(log->segment_count);
+
+    if (log->reserve_bytes >= size) return;
+    if (mk_reserve_keep(log->vfs, log->directory, size, NULL) == MK_OK) {
+        log->reserve_bytes = size;
+    }
+}
+
+bool mk_log_give_up_reserve_locked(mk_log *log)
+{
+    log->reserve_bytes = 0;
+    return mk_reserve_give_up(log->vfs, log->directory, NULL) == MK_OK;
+}
+
+/* Store the state, if need be where the reserve was. */
+static mk_status store_state(mk_log *log, const mk_state *state, bool durable,
+                             bool *begun, mk_error *err)
+{
+    mk_error scratch;
+    mk_status status;
+
+    if (err == NULL) err = &scratch;
+    status =
+        mk_state_replace(state, log->vfs, log->directory, durable, begun, err);
+    if (!mk_is_no_room(status, err)) return status;
+    if (!mk_log_give_up_reserve_locked(log)) return status;
+    return mk_state_replace(state, log->vfs, log->directory, durable, begun,
+                            err);
+}
+
+static mk_status replace_state(mk_log *log, bool durable, bool *begun,
+                               mk_error *err)
 {
     mk_state state;
     mk_status status = mk_log_get_state_locked(log, log->segments,
                                                log->segment_count, &state, err);
 
+    *begun = false;
     if (status == MK_OK) {
-        status = mk_state_store(&state, log->vfs, log->directory, durable, err);
+        status = store_state(log, &state, durable, begun, err);
     }
     if (status == MK_OK) {
         log->state_stale = false;
         log->unstored_bytes = 0;
+        mk_log_keep_reserve_locked(log);
     }
     mk_state_deinit(&state);
     return status;
+}
+
+mk_status mk_log_replace_state_locked(mk_log *log, bool *begun, mk_error *err)
+{
+    return replace_state(log, true, begun, err);
+}
+
+mk_status mk_log_store_state_locked(mk_log *log, bool durable, mk_error *err)
+{
+    bool begun;
+
+    return replace_state(log, durable, &begun, err);
 }
 
 void mk_log_check_invariants_locked(const mk_log *log)

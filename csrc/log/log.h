@@ -70,7 +70,7 @@ struct mk_log {
     int64_t lost_offset; /* What is missing begins here; -1: nothing, or told.
                           */
     bool healing;        /* Some thread looks whether it may go on. */
-    bool unproven;       /* As in the state file. */
+    bool unproven;       /* A sync failed: see store/unproven_file. */
     bool maintaining;    /* Some thread changes the closed segments. */
     mk_thread_id maintainer;
     bool swapping;                /* ... and the directory: no roll now. */
@@ -97,6 +97,7 @@ struct mk_log {
     bool directory_dirty;   /* Names of files are not yet synced. */
     bool state_stale;       /* The state file tells less than is known. */
     int64_t unstored_bytes; /* Appended since it was written. */
+    int64_t reserve_bytes;  /* The reserve is known to have so many. */
 
     struct mk_waiting *waiting; /* Borrowed: batches of appenders. */
     mk_scratch spare;           /* For a batch that moves to a new segment. */
@@ -136,14 +137,18 @@ void mk_log_refuse_locked(mk_log *log, const mk_error *err);
 void mk_log_doubt_tail_locked(mk_log *log, const mk_error *err);
 
 /* The same after a sync that failed: it is in doubt whether what stands above
- * the recovery point will ever be stable, however well it reads. The state
- * file gets to know, since another process can't find it out. */
+ * the recovery point will ever be stable, however well it reads. A note of it
+ * is left for others. */
 void mk_log_doubt_sync_locked(mk_log *log, const mk_error *err);
 
 /* Become the one who changes closed segments; waits for another thread's turn
  * to end. Errors: those of mk_log_check_writable_locked(). */
 MK_NODISCARD mk_status mk_log_begin_maintenance_locked(mk_log *log,
                                                        mk_error *err);
+
+/* The same for removing whole segments from the start, which a log that refuses
+ * changes for want of room may do: it makes some. */
+MK_NODISCARD mk_status mk_log_begin_removal_locked(mk_log *log, mk_error *err);
 void mk_log_end_maintenance_locked(mk_log *log);
 
 /* Mark that this thread runs a callback of the log, or no longer does. Called
@@ -212,10 +217,27 @@ MK_NODISCARD mk_status mk_log_get_state_locked(const mk_log *log,
                                                size_t count, mk_state *out,
                                                mk_error *err);
 
-/* Write the log's state file; with `durable`, on stable storage.
- * Errors: IO, NO_MEMORY. */
+/* Write the log's state file; with `durable`, on stable storage. On a full disk
+ * the reserve is given up for it. Errors: IO, NO_MEMORY. */
 MK_NODISCARD mk_status mk_log_store_state_locked(mk_log *log, bool durable,
                                                  mk_error *err);
+
+/* The same, durably; while `*begun` is false the old state is there. */
+MK_NODISCARD mk_status mk_log_replace_state_locked(mk_log *log, bool *begun,
+                                                   mk_error *err);
+
+/* Keep room for a state on a disk that fills up, as far as there is some. */
+void mk_log_keep_reserve_locked(mk_log *log);
+
+/* Let it be used for something else; false if there was none. */
+bool mk_log_give_up_reserve_locked(mk_log *log);
+
+/* Write index entries that a segment's files lack. If the disk is full they go
+ * on lacking them: an index is made anew where it is needed. Errors: IO,
+ * NO_MEMORY. */
+MK_NODISCARD mk_status mk_log_write_indexes_locked(mk_log *log,
+                                                   mk_segment *segment,
+                                                   mk_error *err);
 
 /* Check the invariants above. */
 void mk_log_check_invariants_locked(const mk_log *log);

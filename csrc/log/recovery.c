@@ -183,7 +183,7 @@ static mk_status finish_sealed(mk_log *log, mk_segment *segment, mk_error *err)
     if (status != MK_OK || log->read_only) return status;
     status = mk_segment_confirm_indexes(segment, log->vfs, log->directory, err);
     if (status != MK_OK || segment->index_files_good) return status;
-    return mk_segment_write_indexes(segment, log->vfs, log->directory, err);
+    return mk_log_write_indexes_locked(log, segment, err);
 }
 
 static mk_status check_order(const mk_log *log, size_t i, mk_error *err)
@@ -342,9 +342,8 @@ static const mk_recovery_point *proven_point(const recovery *r)
 
 /* Cut the active segment's file to what is sound, and see that the cut stays
  * before anything is appended behind it. */
-static mk_status cut_tail(recovery *r, mk_error *err)
+static mk_status cut_tail(mk_log *log, mk_error *err)
 {
-    mk_log *log = r->log;
     mk_segment *active = mk_log_active_locked(log);
     mk_file *file = NULL;
     char path[MK_PATH_MAX];
@@ -372,7 +371,7 @@ static mk_status cut_tail(recovery *r, mk_error *err)
     status = mk_file_truncate(file, active->log_bytes, err);
     if (status == MK_OK) {
         status = mk_file_sync(file, true, MK_SYNC_TRUNCATE_LOG, err);
-        if (status != MK_OK) mk_log_note_unproven(log, proven_point(r));
+        if (status != MK_OK) mk_log_doubt_sync_locked(log, err);
     }
     (void)mk_file_close(file, NULL); /* It was synced, or failed. */
     return status;
@@ -441,8 +440,7 @@ mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
     find_point(&r);
     find_dense(&r);
     log->stats.recovered_bytes = r.done;
-    if (r.cut && !log->read_only) status = cut_tail(&r, err);
-    if (r.evidence.state.unproven) log->unproven = true;
+    if (r.cut && !log->read_only) status = cut_tail(log, err);
     if (status == MK_OK) status = mk_log_renew(log, proven_point(&r), err);
     if (status == MK_OK && log->segment_count > 0) {
         status =

@@ -18,6 +18,7 @@ static mk_status set_start(mk_log *log, int64_t offset, mk_error *err)
 {
     int64_t before = log->log_start_offset;
     mk_recovery_point point = log->recovery_point;
+    bool begun;
     mk_error scratch;
     mk_status status;
 
@@ -27,12 +28,12 @@ static mk_status set_start(mk_log *log, int64_t offset, mk_error *err)
         log->recovery_point.offset = offset;
         log->recovery_point.segment = -1;
     }
-    status = mk_log_store_state_locked(log, true, err);
+    status = mk_log_replace_state_locked(log, &begun, err);
     if (status == MK_OK) return MK_OK;
     log->log_start_offset = before;
     log->recovery_point = point;
     /* The new state may be in place though not synced: put the old one back. */
-    if (mk_log_store_state_locked(log, true, NULL) != MK_OK) {
+    if (begun && mk_log_store_state_locked(log, true, NULL) != MK_OK) {
         mk_log_doubt_tail_locked(log, err);
     }
     return status;
@@ -164,17 +165,18 @@ static mk_status announce_cut(mk_log *log, int64_t offset, bool *begun,
         };
     }
     log->log_end_offset = offset;
-    status = mk_log_store_state_locked(log, true, err);
+    status = mk_log_replace_state_locked(log, begun, err);
     log->log_end_offset = end_offset;
-    /* Without memory nothing was written. */
-    *begun = status != MK_NO_MEMORY;
     if (!*begun) log->recovery_point = point;
     return status;
 }
 
-/* Remove all segments from number `first` on, newest first. */
+/* Remove all segments from number `first` on, newest first. That they are gone
+ * is stable before the state says so: none comes back once others were given
+ * its offsets. */
 static mk_status unlink_suffix(mk_log *log, size_t first, mk_error *err)
 {
+    if (log->segment_count == first) return MK_OK;
     while (log->segment_count > first) {
         mk_segment *last = mk_log_active_locked(log);
         int64_t base_offset = last->base_offset;
@@ -188,7 +190,8 @@ static mk_status unlink_suffix(mk_log *log, size_t first, mk_error *err)
         status = mk_segment_unlink(log->vfs, log->directory, base_offset, err);
         if (status != MK_OK) return status;
     }
-    return MK_OK;
+    return mk_vfs_sync_directory(log->vfs, log->directory,
+                                 MK_SYNC_FLUSH_DIRECTORY, err);
 }
 
 /* Start again, empty, at `offset`. */

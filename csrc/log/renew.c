@@ -11,6 +11,8 @@
  */
 #include "log/renew.h"
 
+#include "store/unproven_file.h"
+
 #include "base/poison.h"
 
 #define PART_SIZE (256u << 10)
@@ -90,30 +92,18 @@ static mk_status renew_above(mk_log *log, const mk_recovery_point *point,
     return status;
 }
 
-void mk_log_note_unproven(mk_log *log, const mk_recovery_point *point)
-{
-    mk_state state;
-    mk_status status;
-
-    log->unproven = true;
-    status = mk_log_get_state_locked(log, log->segments, log->segment_count,
-                                     &state, NULL);
-    state.recovery_point = *point;
-    if (status == MK_OK) {
-        (void)!mk_state_store(&state, log->vfs, log->directory, false, NULL);
-    }
-    mk_state_deinit(&state);
-}
-
 mk_status mk_log_renew(mk_log *log, const mk_recovery_point *point,
                        mk_error *err)
 {
+    bool noted;
     mk_error scratch;
     mk_status status;
 
-    if (!log->unproven || log->read_only || log->segment_count == 0) {
-        return MK_OK;
-    }
+    if (log->read_only) return MK_OK;
+    status = mk_unproven_find(log->vfs, log->directory, &noted, err);
+    if (status != MK_OK) return status;
+    log->unproven = log->unproven || noted;
+    if (!log->unproven || log->segment_count == 0) return MK_OK;
     if (err == NULL) err = &scratch;
     status = renew_above(log, point, err);
     if (log->healing || !mk_is_no_room(status, err)) return status;

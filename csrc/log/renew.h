@@ -6,17 +6,12 @@
 
 #include "log/log.h"
 
-/* These are parts of recovery: no file of the log has a tail meanwhile. */
-
-/* A sync failed: leave word of it in the state file, as far as that can be
- * written. What is below `point` is not in doubt. */
-void mk_log_note_unproven(mk_log *log, const mk_recovery_point *point);
-
 /*
  * If a sync had failed: read what the log has above `point` and write it back
  * where it stands, so that the next sync has it to put on stable storage.
  * Segments known to be there are left alone. Where there is no room for that,
- * a log that is being opened can be read all the same, but refuses changes.
+ * a log that is being opened can be read all the same, but refuses changes. A
+ * part of recovery: no file of the log has a tail meanwhile.
  * Errors: IO, NO_MEMORY.
  */
 MK_NODISCARD mk_status mk_log_renew(mk_log *log, const mk_recovery_point *point,

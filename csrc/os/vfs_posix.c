@@ -418,13 +418,18 @@ static mk_status lock_file(mk_posix_file *file, mk_error *err)
     return mk_fail_errno(err, errno, file->path, "cannot lock %s", file->path);
 }
 
-/* The old text goes last: overwriting needs no room on a full disk. */
+/* The old text goes last: overwriting needs no room on a full disk. Where there
+ * was none the lock holds without. */
 static mk_status write_holder(const mk_posix_file *file, const char *holder,
                               mk_error *err)
 {
     size_t size = strlen(holder);
-    mk_status status = mk_posix_write(file, 0, holder, size, err);
+    mk_error scratch;
+    mk_status status;
 
+    if (err == NULL) err = &scratch;
+    status = mk_posix_write(file, 0, holder, size, err);
+    if (mk_is_no_room(status, err)) return MK_OK;
     if (status != MK_OK) return status;
     return mk_posix_set_size(file, (int64_t)size, err);
 }

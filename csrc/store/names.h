@@ -14,9 +14,11 @@
 
 #define MK_PATH_MAX 4096
 
-#define MK_NAME_LOCK  "minikafka.lock"
-#define MK_NAME_STATE "minikafka.state"
-#define MK_NAME_SWAP  "minikafka.swap"
+#define MK_NAME_LOCK     "minikafka.lock"
+#define MK_NAME_STATE    "minikafka.state"
+#define MK_NAME_SWAP     "minikafka.swap"
+#define MK_NAME_RESERVE  "minikafka.reserve"
+#define MK_NAME_UNPROVEN "minikafka.unproven"
 
 /* Kafka's marker, in the directory above, of a clean end of all partitions. */
 #define MK_NAME_KAFKA_CLEAN ".kafka_cleanshutdown"

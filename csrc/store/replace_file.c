@@ -28,18 +28,23 @@ static mk_status write_whole(mk_vfs *vfs, const char *path, mk_span content,
 }
 
 mk_status mk_replace_file(mk_vfs *vfs, const char *directory, const char *path,
-                          mk_span content, bool durable, mk_error *err)
+                          mk_span content, bool durable, bool *begun,
+                          mk_error *err)
 {
     char temporary[MK_PATH_MAX];
     mk_status status;
     int size = snprintf(temporary, sizeof temporary, "%s.tmp", path);
 
+    if (begun != NULL) *begun = false;
     if (size < 0 || (size_t)size >= sizeof temporary) {
         return mk_fail(err, MK_INVALID_ARGUMENT, "the path %s is too long",
                        path);
     }
     status = write_whole(vfs, temporary, content, durable, err);
-    if (status == MK_OK) status = mk_vfs_rename(vfs, temporary, path, err);
+    if (status == MK_OK) {
+        if (begun != NULL) *begun = true;
+        status = mk_vfs_rename(vfs, temporary, path, err);
+    }
     if (status != MK_OK) {
         mk_status ignored = mk_vfs_unlink(vfs, temporary, NULL);
 

@@ -9,11 +9,13 @@
 /*
  * Give the file at `path` a new content: written to `<path>.tmp`, renamed over
  * it; with `durable`, synced before the rename and the directory after it.
- * Whatever fails, the file has the old content or the new one.
+ * Whatever fails, the file has the old content or the new one: surely the old
+ * one while `*begun` is false. `begun` may be NULL.
  */
 MK_NODISCARD mk_status mk_replace_file(mk_vfs *vfs, const char *directory,
                                        const char *path, mk_span content,
-                                       bool durable, mk_error *err);
+                                       bool durable, bool *begun,
+                                       mk_error *err);
 
 /* Read a whole file of at most `size_max` bytes into `scratch`.
  * Errors: NOT_FOUND, IO, NO_MEMORY; INVALID_ARGUMENT if it is larger. */

@@ -6,7 +6,6 @@
  *     dense <offset from which on batches follow without gaps>
  *     end <offset> <segment> <size of its log>
  *     flushed <offset> <segment> <batch position> <end position> <checksum>
- *     unproven                      (only after a sync that failed)
  *     segment <base> <next> <size> <max time> <its offset> \
  *             <first time> <offset entries> <time entries> <checksum>
  *     ... one line a segment, ascending
@@ -27,7 +26,6 @@
 #include "base/poison.h"
 
 #define HEAD          "minikafka state 1\n"
-#define UNPROVEN      "unproven\n"
 #define LINE_SIZE_MAX 256u
 #define FILE_SIZE_MAX (64u << 20)
 #define FACT_COUNT    8
@@ -122,7 +120,7 @@ bool mk_state_equals(const mk_state *a, const mk_state *b)
     if (a->log_start_offset != b->log_start_offset ||
         a->dense_offset != b->dense_offset || a->end_offset != b->end_offset ||
         a->end_segment != b->end_segment ||
-        a->end_position != b->end_position || a->unproven != b->unproven ||
+        a->end_position != b->end_position ||
         a->facts_count != b->facts_count ||
         !point_equals(&a->recovery_point, &b->recovery_point)) {
         return false;
@@ -265,7 +263,6 @@ static mk_status parse(mk_state *state, const char *text, size_t size,
     uint32_t sum = 0;
 
     *good = parse_head(&text, state);
-    state->unproven = *good && take_word(&text, UNPROVEN);
     while (*good && take_word(&text, "segment")) {
         mk_segment_facts facts;
         mk_status status;
@@ -338,11 +335,10 @@ static size_t print_head(const mk_state *state, char *out, size_t size)
         out, size,
         HEAD "start %" PRId64 "\ndense %" PRId64 "\nend %" PRId64 " %" PRId64
              " %" PRId64 "\nflushed %" PRId64 " %" PRId64 " %" PRId64
-             " %" PRId64 " %08" PRIx32 "\n%s",
+             " %" PRId64 " %08" PRIx32 "\n",
         state->log_start_offset, state->dense_offset, state->end_offset,
         state->end_segment, state->end_position, point->offset, point->segment,
-        point->batch_position, point->end_position, point->checksum,
-        state->unproven ? UNPROVEN : "");
+        point->batch_position, point->end_position, point->checksum);
 }
 
 static size_t print_segment(const mk_segment_facts *facts, char *out,
@@ -358,8 +354,9 @@ static size_t print_segment(const mk_segment_facts *facts, char *out,
         facts->index_checksum);
 }
 
-mk_status mk_state_store(const mk_state *state, mk_vfs *vfs,
-                         const char *directory, bool durable, mk_error *err)
+mk_status mk_state_replace(const mk_state *state, mk_vfs *vfs,
+                           const char *directory, bool durable, bool *begun,
+                           mk_error *err)
 {
     size_t capacity = (state->facts_count + 6) * LINE_SIZE_MAX;
     char path[MK_PATH_MAX];
@@ -367,6 +364,7 @@ mk_status mk_state_store(const mk_state *state, mk_vfs *vfs,
     mk_status status;
     char *text;
 
+    *begun = false;
     status = mk_name_join(path, sizeof path, directory, MK_NAME_STATE, err);
     if (status != MK_OK) return status;
     text = mk_alloc(state->heap, capacity);
@@ -378,9 +376,17 @@ mk_status mk_state_store(const mk_state *state, mk_vfs *vfs,
     used += (size_t)snprintf(text + used, capacity - used,
                              "sum %08" PRIx32 "\n", mk_crc32c(0, text, used));
     MK_ASSERT(used < capacity);
-    status =
-        mk_replace_file(vfs, directory, path,
-                        (mk_span){(const uint8_t *)text, used}, durable, err);
+    status = mk_replace_file(vfs, directory, path,
+                             (mk_span){(const uint8_t *)text, used}, durable,
+                             begun, err);
     mk_release(state->heap, text);
     return status;
+}
+
+mk_status mk_state_store(const mk_state *state, mk_vfs *vfs,
+                         const char *directory, bool durable, mk_error *err)
+{
+    bool begun;
+
+    return mk_state_replace(state, vfs, directory, durable, &begun, err);
 }

@@ -42,8 +42,6 @@ typedef struct mk_state {
     int64_t end_segment;      /* ... with this base offset */
     int64_t end_position;     /* ... and this size. */
     mk_recovery_point recovery_point;
-    bool unproven; /* A sync failed: what stands above the recovery point may
-                      be read and still not be on stable storage. */
     mk_segment_facts *facts; /* Owned; ascending; of all segments, but of the
                                 recovery point's up to there. */
     size_t facts_count;
@@ -81,5 +79,10 @@ MK_NODISCARD mk_status mk_state_load(mk_state *state, mk_vfs *vfs,
 MK_NODISCARD mk_status mk_state_store(const mk_state *state, mk_vfs *vfs,
                                       const char *directory, bool durable,
                                       mk_error *err);
+
+/* The same, and while `*begun` is false the old state is there. */
+MK_NODISCARD mk_status mk_state_replace(const mk_state *state, mk_vfs *vfs,
+                                        const char *directory, bool durable,
+                                        bool *begun, mk_error *err);
 
 #endif /* MK_STORE_STATE_FILE_H */

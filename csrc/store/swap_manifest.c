@@ -78,5 +78,6 @@ mk_status mk_swap_manifest_store(mk_vfs *vfs, const char *directory,
     status = mk_name_join(path, sizeof path, directory, MK_NAME_SWAP, err);
     if (status != MK_OK) return status;
     return mk_replace_file(vfs, directory, path,
-                           (mk_span){(const uint8_t *)text, size}, true, err);
+                           (mk_span){(const uint8_t *)text, size}, true, NULL,
+                           err);
 }

@@ -257,9 +257,11 @@ static void work(model *m)
     }
 }
 
-static void run(log_world *world, uint64_t seed)
+/* Returns how often the log healed. */
+static int64_t run(log_world *world, uint64_t seed)
 {
     model *m = calloc(1, sizeof *m);
+    int64_t heals;
 
     assert_non_null(m);
     print_message("seed %llu\n", (unsigned long long)seed);
@@ -279,19 +281,23 @@ static void run(log_world *world, uint64_t seed)
         }
     }
     assert_true(m->errors > 10);
-    assert_true(m->heals > 0);
     reopen(world);
     check(m);
     assert_alone(world);
     close_log(world);
+    heals = m->heals;
     free(m);
+    return heals;
 }
 
 static void test_a_failing_disk_loses_nothing(void **state)
 {
+    int64_t heals = 0;
+
     for (uint64_t seed = 1; seed <= 8; seed++) {
-        run(*state, seed);
+        heals += run(*state, seed);
     }
+    assert_true(heals > 10);
 }
 
 int main(void)

@@ -481,12 +481,12 @@ static void test_a_log_that_cannot_take_back_refuses(void **state)
 
     open_log(world);
     fill(world, "a=1 b=2");
-    wrap_fail(&world->wrap, WRAP_write, 1, ENOSPC)->part = 30;
+    wrap_fail(&world->wrap, WRAP_write, 1, EIO)->part = 30;
     wrap_fail(&world->wrap, WRAP_truncate, 1, EIO)->always = true;
     assert_int_equal(try_append(world, "x=0", &range), MK_IO);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(try_append(world, "c=3", &range), MK_IO);
-        assert_int_equal(world->err.os_errno, ENOSPC);
+        assert_int_equal(world->err.os_errno, EIO);
         assert_non_null(strstr(world->err.message, "refuses changes"));
         assert_int_equal(flush_log(world), MK_IO);
         assert_int_equal(roll_log(world), MK_IO);
@@ -516,7 +516,7 @@ static void test_a_partial_index_does_not_mislead(void **state)
         remove_all(world->where);
         open_log(world);
         fill(world, "a=1@1 b=2@2 c=3@3 d=4@4");
-        fault = wrap_fail(&world->wrap, WRAP_write, 1, ENOSPC);
+        fault = wrap_fail(&world->wrap, WRAP_write, 1, EIO);
         fault->suffix = part % 2 == 0 ? ".index" : ".timeindex";
         fault->part = part;
         assert_int_equal(flush_log(world), MK_IO);

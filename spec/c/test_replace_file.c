@@ -14,7 +14,7 @@ static mk_status replace(posix_world *world, mk_vfs *vfs, const char *text,
                          bool durable, mk_error *err)
 {
     return mk_replace_file(vfs, world->root, path_of(world, "note"),
-                           span_of(text), durable, err);
+                           span_of(text), durable, NULL, err);
 }
 
 /* A file is made, replaced by a shorter one, and emptied; nothing stays beside
@@ -117,7 +117,7 @@ static void test_replace_refused(void **state)
     assert_false(exists(world, "note.tmp"));
     assert_status(mk_replace_file(world->vfs, path_of(world, "none"),
                                   path_of(world, "none/note"), span_of("x"),
-                                  true, &err),
+                                  true, NULL, &err),
                   MK_NOT_FOUND);
     assert_non_null(strstr(err.path, "none/note"));
 }
@@ -136,12 +136,12 @@ static void test_replace_long_path(void **state)
     }
     path[MK_PATH_MAX - 4] = '\0';
     assert_status(mk_replace_file(&disk.base, world->root, path, span_of("x"),
-                                  true, &err),
+                                  true, NULL, &err),
                   MK_INVALID_ARGUMENT);
     assert_int_equal(disk.operations, 0);
     path[MK_PATH_MAX - 5] = '\0';
     assert_status(mk_replace_file(&disk.base, world->root, path, span_of("x"),
-                                  true, &err),
+                                  true, NULL, &err),
                   MK_NOT_FOUND);
 }
 
