@@ -94,9 +94,10 @@ HOSTS := $(HOST_SRC:spec/c/%.c=$(BUILD)/spec/%)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-# Under sanitizers the crash sweep looks at fewer states.
+# Under sanitizers the sweeps look at fewer states.
 ifneq ($(filter asan tsan,$(VARIANT)),)
 export MK_CRASH_LIMIT ?= 8
+export MK_FAULT_SHARE ?= 19
 endif
 
 .PHONY: all lib tests demo test test-c test-lua test-asan test-valgrind \
@@ -179,7 +180,8 @@ VALGRIND     := valgrind -q --error-exitcode=99 --leak-check=full \
 VALGRIND_OUT := %_posix.c %_posix_faults.c %_crash.c %_io_faults.c \
                 %_directory_swap.c %_recovery.c %_cursor_model.c \
                 %_crash_states.c %_vfs_sim.c %_sim_choice.c \
-                %_no_memory.c %_fault_model.c %_swap_tree.c %_swap_decision.c
+                %_no_memory.c %_fault_model.c %_swap_tree.c %_swap_decision.c \
+                %_failing_calls.c
 VALGRIND_SRC := $(filter-out $(VALGRIND_OUT),$(TEST_SRC))
 
 test-valgrind: ## the C tests under valgrind
