@@ -171,12 +171,11 @@ static mk_status announce_cut(mk_log *log, int64_t offset, bool *begun,
     return status;
 }
 
-/* Remove all segments from number `first` on, newest first. That they are gone
- * is stable before the state says so: none comes back once others were given
- * its offsets. */
+/* Remove all segments from number `first` on, newest first. That one is gone is
+ * stable before the next one goes, or there might be a gap, and before the
+ * state says so: none comes back once others were given its offsets. */
 static mk_status unlink_suffix(mk_log *log, size_t first, mk_error *err)
 {
-    if (log->segment_count == first) return MK_OK;
     while (log->segment_count > first) {
         mk_segment *last = mk_log_active_locked(log);
         int64_t base_offset = last->base_offset;
@@ -189,9 +188,11 @@ static mk_status unlink_suffix(mk_log *log, size_t first, mk_error *err)
         mk_log_forget_segments_locked(log, log->segment_count - 1, 1);
         status = mk_segment_unlink(log->vfs, log->directory, base_offset, err);
         if (status != MK_OK) return status;
+        status = mk_vfs_sync_directory(log->vfs, log->directory,
+                                       MK_SYNC_FLUSH_DIRECTORY, err);
+        if (status != MK_OK) return status;
     }
-    return mk_vfs_sync_directory(log->vfs, log->directory,
-                                 MK_SYNC_FLUSH_DIRECTORY, err);
+    return MK_OK;
 }
 
 /* Start again, empty, at `offset`. */
