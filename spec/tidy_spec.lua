@@ -23,7 +23,6 @@ local TESTED_BY = {
   ["os/posix"] = "spec/c/test_file_posix.c",
   ["os/thread"] = "spec/c/test_vfs_posix.c",
   ["os/vfs"] = "spec/c/test_vfs_sim.c",
-  ["log/batch_cache"] = "spec/read_spec.lua",
   ["log/copy_end"] = "spec/c/test_copy.c",
   ["log/copy_target"] = "spec/c/test_copy.c",
   ["log/log"] = "spec/handles_spec.lua",

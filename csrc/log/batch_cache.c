@@ -1,5 +1,7 @@
 /*
- * batch_cache -- two tables of sets of four slots.
+ * batch_cache -- two tables of sets of four slots. An entry goes into either of
+ * two sets, the second where the first is full: a set that more entries want
+ * than it has slots would lose one for each that it gets.
  *
  * A place names its batch by slot and turn, so that it means nothing any more
  * once another batch has the slot. Turns have 19 bits; before one would come
@@ -17,6 +19,7 @@
 #define TURN_MAX         ((1u << (32 - SLOT_BITS)) - 1)
 #define PLACES_PER_BATCH 32u
 #define WAYS             4u
+#define CHOICES          2
 
 void mk_batch_cache_init(mk_batch_cache *cache, const mk_heap *heap)
 {
@@ -36,43 +39,51 @@ size_t mk_batch_cache_bytes(const mk_batch_cache *cache)
            (sizeof *cache->batches + PLACES_PER_BATCH * sizeof *cache->places);
 }
 
-static size_t mix(uint64_t segment_id, uint64_t number)
+/* Two rounds: positions and offsets come in even steps, which one
+ * multiplication would leave in few of the sets. */
+static uint64_t mix(uint64_t segment_id, uint64_t number)
 {
-    uint64_t mixed = (segment_id * UINT64_C(0x9e3779b97f4a7c15) ^ number) *
-                     UINT64_C(0xbf58476d1ce4e5b9);
+    uint64_t mixed = segment_id * UINT64_C(0x9e3779b97f4a7c15) ^ number;
 
-    return (size_t)(mixed >> 32);
+    mixed *= UINT64_C(0xbf58476d1ce4e5b9);
+    mixed = (mixed ^ mixed >> 32) * UINT64_C(0x94d049bb133111eb);
+    return mixed ^ mixed >> 32;
 }
 
-/* The set of slots where a batch may stand. */
-static mk_cached_batch *batch_set(const mk_batch_cache *cache,
-                                  uint64_t segment_id, int64_t position)
+/* Choose a set of slots among so many slots: the first or the second choice. */
+static size_t choose(uint64_t mixed, size_t count, int choice)
 {
-    size_t mask = cache->batch_count / WAYS - 1;
-
-    return cache->batches + (mix(segment_id, (uint64_t)position) & mask) * WAYS;
+    return (size_t)(mixed >> (choice == 0 ? 40 : 8)) & (count / WAYS - 1);
 }
 
-/* The set of slots where a place may stand. */
-static mk_cached_place *place_set(const mk_batch_cache *cache,
-                                  uint64_t segment_id, int64_t sixteen)
+static mk_cached_batch *batch_set(const mk_batch_cache *cache, uint64_t mixed,
+                                  int choice)
 {
-    size_t mask = cache->batch_count * PLACES_PER_BATCH / WAYS - 1;
+    return cache->batches + choose(mixed, cache->batch_count, choice) * WAYS;
+}
 
-    return cache->places + (mix(segment_id, (uint64_t)sixteen) & mask) * WAYS;
+static mk_cached_place *place_set(const mk_batch_cache *cache, uint64_t mixed,
+                                  int choice)
+{
+    size_t count = cache->batch_count * PLACES_PER_BATCH;
+
+    return cache->places + choose(mixed, count, choice) * WAYS;
 }
 
 static mk_cached_batch *find_batch(const mk_batch_cache *cache,
                                    uint64_t segment_id, int64_t position)
 {
-    mk_cached_batch *set;
+    uint64_t mixed = mix(segment_id, (uint64_t)position);
 
     if (cache->batch_count == 0) return NULL;
-    set = batch_set(cache, segment_id, position);
-    for (size_t i = 0; i < WAYS; i++) {
-        if (set[i].batch.size > 0 && set[i].segment_id == segment_id &&
-            set[i].position == position) {
-            return &set[i];
+    for (int choice = 0; choice < CHOICES; choice++) {
+        mk_cached_batch *set = batch_set(cache, mixed, choice);
+
+        for (size_t i = 0; i < WAYS; i++) {
+            if (set[i].batch.size > 0 && set[i].segment_id == segment_id &&
+                set[i].position == position) {
+                return &set[i];
+            }
         }
     }
     return NULL;
@@ -94,19 +105,18 @@ static const mk_cached_batch *batch_of(const mk_batch_cache *cache,
     return batch->turn == place->batch >> SLOT_BITS ? batch : NULL;
 }
 
-const mk_cached_place *mk_batch_cache_find(const mk_batch_cache *cache,
-                                           uint64_t segment_id, int64_t offset,
-                                           const mk_cached_batch **batch)
+/* Find it in one set. */
+static const mk_cached_place *find_in(const mk_batch_cache *cache,
+                                      const mk_cached_place *set,
+                                      uint64_t segment_id, int64_t offset,
+                                      const mk_cached_batch **batch)
 {
-    int64_t sixteen = offset / MK_SAMPLE_OFFSETS;
-    const mk_cached_place *set;
+    uint32_t sixteen = (uint32_t)(offset / MK_SAMPLE_OFFSETS);
 
-    if (cache->batch_count == 0) return NULL;
-    set = place_set(cache, segment_id, sixteen);
     for (size_t i = 0; i < WAYS; i++) {
         const mk_cached_batch *found;
 
-        if (set[i].batch == 0 || set[i].sixteen != (uint32_t)sixteen) continue;
+        if (set[i].batch == 0 || set[i].sixteen != sixteen) continue;
         found = batch_of(cache, &set[i]);
         if (found != NULL && found->segment_id == segment_id &&
             found->batch.base_offset <= offset &&
@@ -114,6 +124,22 @@ const mk_cached_place *mk_batch_cache_find(const mk_batch_cache *cache,
             *batch = found;
             return &set[i];
         }
+    }
+    return NULL;
+}
+
+const mk_cached_place *mk_batch_cache_find(const mk_batch_cache *cache,
+                                           uint64_t segment_id, int64_t offset,
+                                           const mk_cached_batch **batch)
+{
+    uint64_t mixed = mix(segment_id, (uint64_t)(offset / MK_SAMPLE_OFFSETS));
+
+    if (cache->batch_count == 0) return NULL;
+    for (int choice = 0; choice < CHOICES; choice++) {
+        const mk_cached_place *place = find_in(
+            cache, place_set(cache, mixed, choice), segment_id, offset, batch);
+
+        if (place != NULL) return place;
     }
     return NULL;
 }
@@ -138,12 +164,12 @@ static bool resize(mk_batch_cache *cache, size_t count)
     return true;
 }
 
-/* See that there are tables; larger ones before these are a quarter full, since
- * sets overflow long before all slots are taken. */
+/* See that there are tables; larger ones, empty, before these are half full:
+ * beyond, both sets of more and more entries are taken. */
 static bool make_room(mk_batch_cache *cache)
 {
     if (cache->batch_count == 0) return resize(cache, BATCHES_MIN);
-    if (cache->entered * 4 >= cache->batch_count &&
+    if (cache->entered * 2 >= cache->batch_count &&
         cache->batch_count < BATCHES_MAX) {
         (void)resize(cache, cache->batch_count * 8 > BATCHES_MAX
                                 ? BATCHES_MAX
@@ -152,13 +178,18 @@ static bool make_room(mk_batch_cache *cache)
     return true;
 }
 
-/* An empty slot, or the one that had the fewest batches. */
-static mk_cached_batch *pick_slot(mk_cached_batch *set)
+/* An empty slot, or in the first set the one that had the fewest batches. */
+static mk_cached_batch *pick_slot(const mk_batch_cache *cache, uint64_t mixed)
 {
-    mk_cached_batch *slot = set;
+    mk_cached_batch *slot = batch_set(cache, mixed, 0);
 
-    for (size_t i = 1; i < WAYS; i++) {
-        if (set[i].turn < slot->turn) slot = &set[i];
+    for (int choice = 0; choice < CHOICES; choice++) {
+        mk_cached_batch *set = batch_set(cache, mixed, choice);
+
+        for (size_t i = 0; i < WAYS; i++) {
+            if (set[i].turn == 0) return &set[i];
+            if (choice == 0 && set[i].turn < slot->turn) slot = &set[i];
+        }
     }
     return slot;
 }
@@ -172,7 +203,7 @@ uint32_t mk_batch_cache_enter(mk_batch_cache *cache, uint64_t segment_id,
         uint32_t turn;
 
         if (!make_room(cache)) return 0;
-        slot = pick_slot(batch_set(cache, segment_id, position));
+        slot = pick_slot(cache, mix(segment_id, (uint64_t)position));
         turn = slot->turn + 1;
         if (turn > TURN_MAX) {
             if (!resize(cache, cache->batch_count)) return 0;
@@ -190,11 +221,22 @@ void mk_batch_cache_enter_place(mk_batch_cache *cache, uint64_t segment_id,
 {
     int64_t sixteen = offset / MK_SAMPLE_OFFSETS;
     mk_cached_place place = {(uint32_t)sixteen, batch, ordinal, position};
-    mk_cached_place *set = place_set(cache, segment_id, sixteen);
+    uint64_t mixed = mix(segment_id, (uint64_t)sixteen);
+    mk_cached_place *set, *slot = NULL;
 
-    for (size_t i = 0; i < WAYS; i++) {
-        if (set[i].sixteen == place.sixteen && set[i].batch == batch) return;
+    for (int choice = 0; choice < CHOICES; choice++) {
+        set = place_set(cache, mixed, choice);
+        for (size_t i = 0; i < WAYS; i++) {
+            if (set[i].sixteen == place.sixteen && set[i].batch == batch) {
+                return;
+            }
+            if (slot == NULL && set[i].batch == 0) slot = &set[i];
+        }
     }
-    memmove(set + 1, set, (WAYS - 1) * sizeof *set); /* The oldest goes. */
-    set[0] = place;
+    if (slot == NULL) {
+        slot = place_set(cache, mixed, 0);
+        memmove(slot + 1, slot,
+                (WAYS - 1) * sizeof *slot); /* The oldest goes. */
+    }
+    *slot = place;
 }

@@ -12,8 +12,8 @@
 
 /* ---- Records ---- */
 
-/* Remember the batch at hand, which was checked; places in it follow. A batch
- * of few records is found as fast without. */
+/* Remember the batch at hand, which was checked; when it is met again, places
+ * in it follow. A batch of few records is found as fast without. */
 static void begin_sampling(mk_cursor *cursor)
 {
     mk_log *log = cursor->walk.log;
@@ -23,7 +23,7 @@ static void begin_sampling(mk_cursor *cursor)
     /* Under a reader, others may put other bytes in the same place. */
     if (log->read_only) return;
     if (cursor->walk.batch.record_count < MK_SAMPLE_OFFSETS) return;
-    if (cursor->samples == NULL) {
+    if (cursor->walk.met && cursor->samples == NULL) {
         cursor->samples =
             mk_alloc(&log->heap, SAMPLE_COUNT * sizeof *cursor->samples);
         if (cursor->samples == NULL) return; /* It works without. */
@@ -36,6 +36,7 @@ static void begin_sampling(mk_cursor *cursor)
             &cursor->walk.batch);
     }
     mk_mutex_unlock(&log->mutex);
+    if (!cursor->walk.met) cursor->sampled = 0;
 }
 
 /* The run's end is reached: MK_END, unless the log has gone from there. */
@@ -217,8 +218,8 @@ static void sample(mk_cursor *cursor, int32_t delta, const uint8_t *record,
     };
 }
 
-/* The record that was sought is found: sample the rest of a batch that is met
- * again, and be done with sampling. */
+/* The record that was sought is found: sample the rest of its batch, and be
+ * done with sampling. */
 static void end_sampling(mk_cursor *cursor)
 {
     const uint8_t *record = cursor->record;
@@ -226,17 +227,15 @@ static void end_sampling(mk_cursor *cursor)
 
     cursor->walk.seeking = false;
     if (cursor->sampled == 0) return;
-    if (cursor->walk.met) {
-        for (int32_t left = cursor->records_left; left > 0; left--) {
-            mk_record_fields fields;
-            const uint8_t *next =
-                mk_record_decode(record, cursor->records_end, &fields);
+    for (int32_t left = cursor->records_left; left > 0; left--) {
+        mk_record_fields fields;
+        const uint8_t *next =
+            mk_record_decode(record, cursor->records_end, &fields);
 
-            if (next == NULL) break; /* Whoever comes there says so. */
-            sample(cursor, fields.offset_delta, record, left);
-            cursor->last_delta = fields.offset_delta;
-            record = next;
-        }
+        if (next == NULL) break; /* Whoever comes there says so. */
+        sample(cursor, fields.offset_delta, record, left);
+        cursor->last_delta = fields.offset_delta;
+        record = next;
     }
     keep_samples(cursor);
     cursor->last_delta = last_delta;

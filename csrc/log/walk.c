@@ -8,7 +8,7 @@
 
 #include "base/poison.h"
 
-#define AHEAD_MIN 4096
+#define AHEAD_MIN 512
 #define AHEAD_MAX (256 << 10)
 /* Index entries that lie farther apart than this mean large batches. */
 #define LARGE_BATCH (16 << 10)
@@ -60,6 +60,7 @@ mk_status mk_walk_enter_locked(mk_walk *walk, mk_segment *segment,
     walk->position = 0;
     walk->fallback = -1;
     walk->stretch = AHEAD_MAX;
+    walk->guessed = false;
     return MK_OK;
 }
 
@@ -76,6 +77,20 @@ static size_t next_wanted_locked(const mk_walk *walk, size_t i)
         if (segment->max_timestamp_ms >= walk->skip_below_ms) break;
     }
     return i;
+}
+
+/* Set how much to read from the position when the batch that is wanted, or the
+ * one behind it, begins at `end`: less, as long as batches are all alike. */
+static void set_stretch(mk_walk *walk, int64_t end, int64_t likely_end)
+{
+    size_t likely = (size_t)(likely_end - walk->position);
+
+    walk->stretch = (size_t)(end - walk->position);
+    if (likely_end < walk->position || walk->unlike) return;
+    likely += walk->stretch / 16;
+    if (likely >= walk->stretch) return;
+    walk->stretch = likely;
+    walk->guessed = true;
 }
 
 /* Use what the index says of the walk's offset. Where entries lie far apart,
@@ -97,9 +112,10 @@ static mk_status use_index_locked(mk_walk *walk, mk_error *err)
         walk->position = start.next;
         walk->fallback = start.position;
         end = start.after;
+        start.likely_end = -1;
     }
     if (end < 0) end = walk->log_bytes;
-    walk->stretch = (size_t)(end - walk->position);
+    set_stretch(walk, end, start.likely_end);
     return MK_OK;
 }
 
@@ -212,7 +228,7 @@ static mk_status read_ahead(mk_walk *walk, size_t wanted, mk_error *err)
     mk_status status;
 
     if (size > left) size = left;
-    walk->stretch = AHEAD_MAX;
+    walk->stretch = size * 4; /* Who reads on gets there in a few steps. */
     walk->ahead = (mk_span){NULL, 0};
     status = mk_file_view(walk->segment->log.file, &walk->scratch,
                           walk->position, size, &walk->ahead, err);
@@ -284,6 +300,7 @@ static mk_status look(mk_walk *walk, bool *whole, mk_error *err)
     case MK_BATCH_PARTIAL:
         if (left == 0) return move(walk, err);
         wanted = batch->size > 0 ? batch->size : MK_BATCH_HEADER_SIZE;
+        if (walk->guessed && walk->ahead.data != NULL) walk->unlike = true;
         if ((int64_t)wanted > left) {
             return distrust(walk, "a batch that does not end", err);
         }
@@ -333,7 +350,9 @@ static mk_status next_batch(mk_walk *walk, const uint8_t **bytes, mk_error *err)
             continue;
         }
         *bytes = walk->ahead.data;
-        walk->met = walk->seeking && was_met(walk);
+        walk->guessed = false;
+        walk->met = walk->seeking && batch->record_count >= MK_SAMPLE_OFFSETS &&
+                    was_met(walk);
         if (!walk->met && !mk_batch_checksum_agrees(*bytes, batch)) {
             return mk_walk_fail(walk, MK_CORRUPT_SEGMENT, "a wrong checksum",
                                 err);

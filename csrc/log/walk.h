@@ -27,6 +27,8 @@ typedef struct mk_walk {
     int64_t fallback;    /* Where to look instead if the position, which is an
                             index's, misleads; -1: it is a batch's for sure. */
     size_t stretch;      /* How much to read there at first. */
+    bool guessed;        /* That is what batches that are all alike need, */
+    bool unlike;         /* ... which these once were not. */
     mk_span ahead;       /* Bytes from `position` on. */
     mk_scratch scratch;
     mk_batch batch; /* The batch at hand: the one before `position`. */

@@ -23,6 +23,8 @@
 #include "base/check.h"
 #include "os/posix.h"
 
+#define LINE 64u /* Of the processor's cache. */
+
 int64_t mk_posix_tick(void)
 {
     struct timespec now = {0};
@@ -335,14 +337,15 @@ static mk_status view_map(mk_posix_file *file, int64_t position, size_t size,
     return status;
 }
 
-/* Before memory is taken for a large view, see whether the file has it. */
+/* Before memory is taken for a large view, see whether the file has it. There
+ * is room for the view to begin anywhere in the first LINE bytes. */
 static mk_status make_room(const mk_posix_file *file, mk_scratch *scratch,
                            int64_t position, size_t *size, mk_error *err)
 {
     int64_t end;
     mk_status status;
 
-    if (*size <= scratch->capacity) return MK_OK;
+    if (*size + LINE <= scratch->capacity) return MK_OK;
     status = mk_posix_size(file, &end, err);
     if (status != MK_OK) return status;
     if (end <= position) {
@@ -350,7 +353,7 @@ static mk_status make_room(const mk_posix_file *file, mk_scratch *scratch,
     } else if ((uint64_t)(end - position) < *size) {
         *size = (size_t)(end - position);
     }
-    return mk_scratch_reserve(scratch, *size, err);
+    return mk_scratch_reserve(scratch, *size + LINE, err);
 }
 
 static mk_status view_read(const mk_posix_file *file, mk_scratch *scratch,
@@ -359,10 +362,14 @@ static mk_status view_read(const mk_posix_file *file, mk_scratch *scratch,
 {
     size_t have = 0;
     mk_status status = make_room(file, scratch, position, &size, err);
+    uint8_t *start;
 
     if (status != MK_OK) return status;
+    /* The kernel copies faster between places that are aligned alike. */
+    start = scratch->data +
+            (LINE + (size_t)position - (uintptr_t)scratch->data) % LINE;
     while (have < size) {
-        ssize_t done = pread(file->fd, scratch->data + have, size - have,
+        ssize_t done = pread(file->fd, start + have, size - have,
                              position + (int64_t)have);
 
         if (done == 0) break;
@@ -374,7 +381,7 @@ static mk_status view_read(const mk_posix_file *file, mk_scratch *scratch,
                                  size, position, file->path);
         }
     }
-    *out = (mk_span){scratch->data, have};
+    *out = (mk_span){start, have};
     return MK_OK;
 }
 

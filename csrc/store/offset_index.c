@@ -17,6 +17,8 @@
 
 #include "base/poison.h"
 
+#define NEAR 8u
+
 void mk_offset_index_init(mk_offset_index *index, const mk_heap *heap,
                           int64_t base_offset)
 {
@@ -65,6 +67,30 @@ mk_status mk_offset_index_add(mk_offset_index *index, int64_t offset,
     return MK_OK;
 }
 
+/* Narrow the range down where offsets advance evenly, as they mostly do: of a
+ * large index that spares most of the memory that a search goes through. */
+static void look_near(const mk_offset_index *index, int64_t relative,
+                      size_t *low, size_t *high)
+{
+    const mk_offset_entry *entries = index->entries;
+    size_t count = index->count;
+    int64_t last;
+    size_t guess;
+
+    if (count <= 4 * NEAR) return;
+    last = entries[count - 1].relative_offset;
+    if (relative < 0 || relative >= last) return;
+    guess = (size_t)((uint64_t)relative * count / (uint64_t)last);
+    if (guess >= NEAR && guess - NEAR < count &&
+        (int64_t)entries[guess - NEAR].relative_offset <= relative) {
+        *low = guess - NEAR + 1;
+    }
+    if (guess + NEAR < count &&
+        (int64_t)entries[guess + NEAR].relative_offset > relative) {
+        *high = guess + NEAR;
+    }
+}
+
 /* Return how many entries are at or before `offset`. */
 static size_t count_up_to(const mk_offset_index *index, int64_t offset)
 {
@@ -72,6 +98,7 @@ static size_t count_up_to(const mk_offset_index *index, int64_t offset)
     size_t low = 0;             /* Entries in [0, low) are at or before it. */
     size_t high = index->count; /* Entries in [high, count) are past it. */
 
+    look_near(index, relative, &low, &high);
     while (low < high) {
         size_t middle = low + (high - low) / 2;
 
@@ -89,6 +116,25 @@ static int64_t position_at(const mk_offset_index *index, size_t i)
     return i < index->count ? (int64_t)index->entries[i].position : -1;
 }
 
+/* An entry has its batch's last offset: go on from it in even steps. */
+static int64_t likely_end(const mk_offset_index *index, size_t count,
+                          int64_t offset)
+{
+    mk_offset_entry before = {0, 0};
+    mk_offset_entry after;
+    int64_t steps, step_offsets, step_bytes;
+
+    if (count >= index->count) return -1;
+    after = index->entries[count];
+    if (count > 0) before = index->entries[count - 1];
+    steps = offset - index->base_offset - before.relative_offset + 1;
+    step_offsets = (int64_t)after.relative_offset - before.relative_offset;
+    step_bytes = (int64_t)after.position - before.position;
+    if (steps <= 0 || step_offsets <= 0) return -1;
+    return before.position +
+           (steps * step_bytes + step_offsets - 1) / step_offsets;
+}
+
 mk_scan_start mk_offset_index_lookup(const mk_offset_index *index,
                                      int64_t offset)
 {
@@ -98,6 +144,7 @@ mk_scan_start mk_offset_index_lookup(const mk_offset_index *index,
         .position = count > 0 ? position_at(index, count - 1) : 0,
         .next = position_at(index, count),
         .after = position_at(index, count + 1),
+        .likely_end = likely_end(index, count, offset),
         .hinted = count > 0,
     };
 }

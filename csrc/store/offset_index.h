@@ -42,11 +42,13 @@ MK_NODISCARD mk_status mk_offset_index_add(mk_offset_index *index,
 
 /* Where to look for an offset: positions of batches. */
 typedef struct mk_scan_start {
-    int64_t position; /* The offset is at or behind it: a scan starts here. */
-    int64_t next;     /* The next entry's: the offset is at or before that
-                         batch; -1 when there is none. */
-    int64_t after;    /* The one after that; -1. */
-    bool hinted;      /* `position` is an entry's, not the segment's start. */
+    int64_t position;   /* The offset is at or behind it: a scan starts here. */
+    int64_t next;       /* The next entry's: the offset is at or before that
+                           batch; -1 when there is none. */
+    int64_t after;      /* The one after that; -1. */
+    int64_t likely_end; /* Where the offset's batch ends if all are alike; -1
+                           where there is no next entry. */
+    bool hinted;        /* `position` is an entry's, not the segment's start. */
 } mk_scan_start;
 
 mk_scan_start mk_offset_index_lookup(const mk_offset_index *index,

@@ -80,6 +80,46 @@ static void test_lookup(void **state)
     }
 }
 
+/* A large index, of even steps and of very uneven ones. */
+static void test_lookup_in_a_large_index(void **state)
+{
+    for (int64_t even = 0; even <= 1; even++) {
+        mk_offset_index index = new_index(*state, BASE);
+
+        for (int64_t i = 0; i < 1000; i++) {
+            int64_t step = even ? 30 * i : i < 500 ? i : i * i;
+
+            assert_ok(
+                mk_offset_index_add(&index, BASE + 1 + step, 4000 * i, NULL));
+        }
+        for (int64_t offset = BASE - 1; offset < BASE + 40000; offset++) {
+            if (offset % 7 < 2) assert_lookup(&index, offset);
+        }
+        assert_lookup(&index, BASE + 999 * 999);
+        assert_lookup(&index, BASE + 999 * 999 + 1);
+        assert_lookup(&index, INT64_MAX);
+        mk_offset_index_deinit(&index);
+    }
+}
+
+/* Where a batch ends if all between two entries are alike. */
+static void test_likely_end(void **state)
+{
+    mk_offset_index index = new_index(*state, BASE);
+
+    assert_ok(mk_offset_index_add(&index, BASE + 9, 1000, NULL));
+    assert_ok(mk_offset_index_add(&index, BASE + 19, 2005, NULL));
+    for (int64_t i = 0; i < 10; i++) {
+        mk_scan_start start = mk_offset_index_lookup(&index, BASE + 9 + i);
+
+        assert_int_equal(start.likely_end, 1000 + (1005 * (i + 1) + 9) / 10);
+    }
+    assert_int_equal(mk_offset_index_lookup(&index, BASE).likely_end, 112);
+    assert_int_equal(mk_offset_index_lookup(&index, BASE - 1).likely_end, -1);
+    assert_int_equal(mk_offset_index_lookup(&index, BASE + 19).likely_end, -1);
+    mk_offset_index_deinit(&index);
+}
+
 /* Before the first entry a scan starts with the segment. */
 static void test_lookup_by_hand(void **state)
 {
@@ -364,10 +404,16 @@ static void test_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_lookup),         TEST(test_lookup_by_hand),
-        TEST(test_limits),         TEST(test_encode),
-        TEST(test_round_trip),     TEST(test_decode_refuses),
-        TEST(test_decode_damaged), TEST(test_without_memory),
+        TEST(test_lookup),
+        TEST(test_lookup_by_hand),
+        TEST(test_lookup_in_a_large_index),
+        TEST(test_likely_end),
+        TEST(test_limits),
+        TEST(test_encode),
+        TEST(test_round_trip),
+        TEST(test_decode_refuses),
+        TEST(test_decode_damaged),
+        TEST(test_without_memory),
     };
 
     return cmocka_run_group_tests_name("offset_index", tests, NULL, NULL);
