@@ -28,16 +28,16 @@ typedef struct file_pair {
     char to[MK_PATH_MAX];
 } file_pair;
 
-static mk_status name_pair(const mk_copy *copy, int64_t base_offset,
+static mk_status name_pair(const mk_copy *copy, const mk_copy_part *part,
                            mk_file_role role, file_pair *out, mk_error *err)
 {
-    mk_status status =
-        mk_name_segment_file(out->from, sizeof out->from, copy->log->directory,
-                             base_offset, role, err);
+    mk_file_name from = {role, part->stage, part->facts.base_offset};
+    mk_status status = mk_name_file(out->from, sizeof out->from,
+                                    copy->log->directory, from, err);
 
     if (status != MK_OK) return status;
     return mk_name_segment_file(out->to, sizeof out->to, copy->target.tree,
-                                base_offset, role, err);
+                                part->facts.base_offset, role, err);
 }
 
 /* ---- Where the copy ends ---- */
@@ -81,24 +81,24 @@ static bool holds(const mk_copy *copy, size_t i, size_t last)
            copy->parts[i].facts.log_bytes == size;
 }
 
-static mk_status remove_file(const mk_copy *copy, int64_t base_offset,
+static mk_status remove_file(const mk_copy *copy, const mk_copy_part *part,
                              mk_file_role role, mk_error *err)
 {
     file_pair pair;
-    mk_status status = name_pair(copy, base_offset, role, &pair, err);
+    mk_status status = name_pair(copy, part, role, &pair, err);
 
     if (status != MK_OK) return status;
     status = mk_vfs_unlink(copy->log->vfs, pair.to, err);
     return status == MK_NOT_FOUND ? MK_OK : status;
 }
 
-static mk_status remove_part(const mk_copy *copy, int64_t base_offset,
+static mk_status remove_part(const mk_copy *copy, const mk_copy_part *part,
                              mk_error *err)
 {
-    mk_status status = remove_file(copy, base_offset, MK_ROLE_LOG, err);
+    mk_status status = remove_file(copy, part, MK_ROLE_LOG, err);
 
     for (size_t i = 0; status == MK_OK && i < SIDE_COUNT; i++) {
-        status = remove_file(copy, base_offset, side_roles[i], err);
+        status = remove_file(copy, part, side_roles[i], err);
     }
     return status;
 }
@@ -109,7 +109,7 @@ static mk_status drop_parts(mk_copy *copy, size_t first, size_t next,
 {
     while (next > first) {
         mk_copy_part *part = &copy->parts[next - 1];
-        mk_status status = remove_part(copy, part->facts.base_offset, err);
+        mk_status status = remove_part(copy, part, err);
 
         if (status != MK_OK) return status;
         copy->done -= part->facts.log_bytes;
@@ -188,15 +188,14 @@ static mk_status copy_small(mk_vfs *vfs, const file_pair *pair, bool durable,
 
 /* Link or copy what the segment has beside its log. What is missing is fine: it
  * is made anew from the log. */
-static mk_status link_sides(const mk_copy *copy, int64_t base_offset,
+static mk_status link_sides(const mk_copy *copy, const mk_copy_part *part,
                             mk_error *err)
 {
     mk_vfs *vfs = copy->log->vfs;
 
     for (size_t i = 0; i < SIDE_COUNT; i++) {
         file_pair pair;
-        mk_status status =
-            name_pair(copy, base_offset, side_roles[i], &pair, err);
+        mk_status status = name_pair(copy, part, side_roles[i], &pair, err);
 
         if (status != MK_OK) return status;
         status = mk_vfs_link(vfs, pair.from, pair.to, err);
@@ -214,8 +213,7 @@ static mk_status link_log(mk_copy *copy, mk_copy_part *part, bool *linked,
     mk_vfs *vfs = copy->log->vfs;
     file_pair pair;
     mk_file_stat stat;
-    mk_status status =
-        name_pair(copy, part->facts.base_offset, MK_ROLE_LOG, &pair, err);
+    mk_status status = name_pair(copy, part, MK_ROLE_LOG, &pair, err);
 
     *linked = false;
     if (status != MK_OK) return status;
@@ -236,8 +234,7 @@ static mk_status begin_file_locked(mk_copy *copy, mk_segment *segment,
     mk_copy_part *part = &copy->current;
     mk_file_stat stat = {0};
     file_pair pair;
-    mk_status status =
-        name_pair(copy, part->facts.base_offset, MK_ROLE_LOG, &pair, err);
+    mk_status status = name_pair(copy, part, MK_ROLE_LOG, &pair, err);
 
     part->durable = false;
     if (status == MK_OK && part->facts.log_bytes > 0) {
@@ -281,7 +278,7 @@ static mk_status make_part_locked(mk_copy *copy, size_t last, mk_error *err)
     }
     if (status != MK_OK) return status;
     if (!linked) return begin_file_locked(copy, segment, err);
-    status = link_sides(copy, part->facts.base_offset, err);
+    status = link_sides(copy, part, err);
     if (status == MK_OK) status = add_part(copy, part, err);
     if (status == MK_OK) copy->done += part->facts.log_bytes;
     return status;
@@ -298,8 +295,7 @@ static mk_status check_inodes(const mk_copy *copy, mk_error *err)
         const mk_copy_part *part = &copy->parts[i];
         mk_file_stat stat;
         file_pair pair;
-        mk_status status =
-            name_pair(copy, part->facts.base_offset, MK_ROLE_LOG, &pair, err);
+        mk_status status = name_pair(copy, part, MK_ROLE_LOG, &pair, err);
 
         if (status != MK_OK) return status;
         if (part->inode == 0) continue;
@@ -387,7 +383,7 @@ static mk_status finish_file(mk_copy *copy, mk_error *err)
     mk_mutex_lock(&log->mutex);
     leave_source_locked(copy);
     if (status == MK_OK && !last) {
-        status = link_sides(copy, copy->current.facts.base_offset, err);
+        status = link_sides(copy, &copy->current, err);
     }
     if (status == MK_OK) status = add_part(copy, &copy->current, err);
     mk_mutex_unlock(&log->mutex);
@@ -406,10 +402,9 @@ static mk_status give_up_file(mk_copy *copy, mk_error *err)
 
     copy->done -= copy->file.done;
     mk_copy_file_deinit(&copy->file);
-    status = remove_part(copy, part->facts.base_offset, err);
+    status = remove_part(copy, part, err);
     if (status == MK_OK) {
-        status =
-            name_pair(copy, part->facts.base_offset, MK_ROLE_LOG, &pair, err);
+        status = name_pair(copy, part, MK_ROLE_LOG, &pair, err);
     }
     mk_mutex_lock(&log->mutex);
     leave_source_locked(copy);
@@ -450,7 +445,7 @@ static mk_status sync_part(mk_copy *copy, mk_error *err)
 
     copy->synced++;
     if (part->durable) return MK_OK;
-    status = name_pair(copy, part->facts.base_offset, MK_ROLE_LOG, &pair, err);
+    status = name_pair(copy, part, MK_ROLE_LOG, &pair, err);
     if (status == MK_OK) {
         status = mk_file_open(copy->log->vfs, pair.to, 0, &file, err);
     }

@@ -6,7 +6,7 @@
 void mk_copy_part_fill_locked(mk_copy_part *part, const mk_log *log,
                               const mk_segment *segment)
 {
-    *part = (mk_copy_part){.id = segment->id};
+    *part = (mk_copy_part){.id = segment->id, .stage = segment->stage};
     mk_segment_get_facts(segment, &part->facts);
     part->durable =
         segment->synced || segment->next_offset <= log->recovery_point.offset;

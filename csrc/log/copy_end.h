@@ -10,7 +10,8 @@
 typedef struct mk_copy_part {
     uint64_t id;            /* Of the log's segment, */
     mk_segment_facts facts; /* ... and what the copy has of it. */
-    uint64_t inode;         /* Of the log's file; 0: there is none. */
+    mk_file_stage stage;    /* Of the log's file, */
+    uint64_t inode;         /* ... and its inode; 0: there is none. */
     bool durable;           /* It is on stable storage. */
 } mk_copy_part;
 
