@@ -400,7 +400,7 @@ describe("a name whose time has not come", function()
   it("is there, and says that it is not supported", function()
     local log <close> = open()
     for _, name in ipairs { "clean", "plan", "apply", "why", "hold", "release",
-      "holders", "verify", "transaction", "end_transaction",
+      "holders", "transaction", "end_transaction",
       "set_high_watermark", "expire_producers", "assign_epoch",
       "end_offset_for_epoch", "truncate_to_epoch" } do
       local raised = expect.error("UNSUPPORTED", log[name], log)

@@ -1,6 +1,7 @@
 /* api_mend -- looking at a log, mending and copying it from outside. */
 #include "base/check.h"
 #include "log/copy.h"
+#include "log/verify.h"
 
 #include "base/poison.h"
 
@@ -16,6 +17,27 @@ static mk_status report(mk_log *log, const mk_progress *progress, int64_t done,
     mk_log_enter_callback(log);
     status = progress->report(progress->context, done, total, err);
     mk_log_leave_callback(log);
+    return status;
+}
+
+mk_status mk_log_verify(mk_log *log, const mk_progress *progress,
+                        mk_findings *out, mk_error *err)
+{
+    mk_verify verify;
+    mk_error scratch;
+    mk_status status;
+
+    if (err == NULL) err = &scratch;
+    mk_findings_init(out, &log->heap);
+    status = mk_verify_begin(&verify, log, out, err);
+    while (status == MK_OK && verify.phase != MK_VERIFY_DONE) {
+        status = mk_verify_step(&verify, STEP_BUDGET, err);
+        if (status == MK_OK) {
+            status = report(log, progress, verify.reached, verify.total, err);
+        }
+    }
+    mk_verify_deinit(&verify);
+    if (status != MK_OK) mk_findings_deinit(out);
     return status;
 }
 

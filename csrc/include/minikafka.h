@@ -694,6 +694,70 @@ MK_API MK_NODISCARD mk_status mk_log_compact(mk_log *log,
 
 /* ---- Looking, mending, copying ---- */
 
+/* name (MK_FINDING_name in C, the code in Lua), is it damage or only worth a
+ * note, what it means. An index that is wrong is damage only if the log would
+ * not notice: one that is not what the log knows of it is made anew when it is
+ * used. */
+#define MK_FINDING_MAP(X)                                                     \
+    X(CORRUPT_BATCH, true, "bytes that are no sound batch")                   \
+    X(OFFSET_GAP, true, "offsets are missing where none were taken out")      \
+    X(SEGMENTS_OVERLAP, true, "a segment reaches into the next one")          \
+    X(WRONG_TIMESTAMP, true, "a record is newer than its batch says")         \
+    X(CORRUPT_INDEX, true, "an index entry does not agree with the log")      \
+    X(FILE_MISSING, true, "the log of a segment is not there")                \
+    X(FILE_TOO_SHORT, true, "a log ends before what is known of it")          \
+    X(FILE_TOO_LONG, true, "a closed log goes on behind what is known of it") \
+    X(STATE_DAMAGED, true, "the state file cannot be read")                   \
+    X(STATE_DIFFERS, true, "what is known of a segment is not what it holds") \
+    X(STRANGE_SEGMENT, true, "a segment that is not part of the log")         \
+    X(INDEX_MISSING, false,                                                   \
+      "an index is not there: it is made anew when used")                     \
+    X(LEFTOVER_FILE, false, "a step that was cut short left this file")       \
+    X(STRANGE_FILE, false, "a file that is not the log's")                    \
+    X(UNREAD_FORMAT, false, "batches whose records cannot be read here")
+
+typedef enum mk_finding_code {
+#define X(name, damage, text) MK_FINDING_##name,
+    MK_FINDING_MAP(X)
+#undef X
+        MK_FINDING_COUNT
+} mk_finding_code;
+
+/* Something that is not as it should be. */
+typedef struct mk_finding {
+    mk_finding_code code;
+    bool is_damage;   /* Else only worth a note. */
+    int64_t position; /* In the file at `path`; -1: all of it. */
+    int64_t offset;   /* Of the record or batch concerned, or -1. */
+    char path[512];
+    char message[256]; /* One readable sentence. */
+} mk_finding;
+
+typedef struct mk_findings {
+    mk_finding *array;
+    size_t count;
+    size_t capacity; /* Private. */
+    mk_heap heap;
+} mk_findings;
+
+/* Return the code's name, "CORRUPT_BATCH", and a phrase that says what it
+ * means. */
+MK_API const char *mk_finding_name(mk_finding_code code);
+MK_API const char *mk_finding_text(mk_finding_code code);
+
+MK_API void mk_findings_deinit(mk_findings *findings);
+
+/*
+ * Read all of the log and check every checksum, every order, every record and
+ * every index entry, the state file and the names in the directory. Nothing is
+ * changed; appends and cleanups may go on. What is found is no error: `out` has
+ * it, oldest segment first, and is empty when all is well. The `progress`, in
+ * bytes, may be NULL. Errors: CLOSED, CRASHED, IO, NO_MEMORY, CALLBACK.
+ */
+MK_API MK_NODISCARD mk_status mk_log_verify(mk_log *log,
+                                            const mk_progress *progress,
+                                            mk_findings *out, mk_error *err);
+
 /*
  * Make a copy of the log at `directory`, on the log's own disk, while the log
  * goes on: the log as it is at some moment of the call. Sealed segments are

@@ -64,6 +64,7 @@ mk_status mk_copy_end_take_locked(mk_copy_end *end, mk_log *log, mk_error *err)
         .batch_position = active->last_batch_position,
         .end_position = active->log_bytes,
         .checksum = active->last_batch_checksum,
+        .then = end->part.facts,
     };
     if (active->log_bytes > 0 && active->last_batch_position < 0) {
         /* A reader need not know its last batch; then nothing is proved. */

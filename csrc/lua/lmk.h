@@ -53,6 +53,8 @@ _Static_assert(sizeof(lua_Integer) == 8, "offsets need 64-bit Lua integers");
 #define LMK_FEATURES     "minikafka.features"
 #define LMK_EVENT        "minikafka.event"
 #define LMK_DISK_STATS   "minikafka.disk_stats"
+#define LMK_FINDING      "minikafka.finding"
+#define LMK_FINDINGS     "minikafka.findings"
 
 /* ---- Faults of the caller ---- */
 
@@ -449,7 +451,9 @@ int lmk_compactor_new(lua_State *L);
 
 /* ---- Looking, mending, copying ---- */
 
+void lmk_mend_register(lua_State *L);
 int lmk_log_copy_to(lua_State *L);
+int lmk_log_verify(lua_State *L);
 
 /* ---- Simulated disks ---- */
 

@@ -9,9 +9,9 @@
 
 /* Types that are tables; their __tostring is written in Lua. */
 static const char *const tables[] = {
-    LMK_RECORD,   LMK_RECORDS, LMK_BATCH,      LMK_SEGMENT,
-    LMK_SEGMENTS, LMK_CONFIG,  LMK_STATS,      LMK_RESULT,
-    LMK_FEATURES, LMK_EVENT,   LMK_DISK_STATS, NULL,
+    LMK_RECORD,     LMK_RECORDS, LMK_BATCH,    LMK_SEGMENT,  LMK_SEGMENTS,
+    LMK_CONFIG,     LMK_STATS,   LMK_RESULT,   LMK_FEATURES, LMK_EVENT,
+    LMK_DISK_STATS, LMK_FINDING, LMK_FINDINGS, NULL,
 };
 
 static void register_tables(lua_State *L)
@@ -116,6 +116,7 @@ int luaopen_minikafka_core(lua_State *L)
     lmk_cursor_register(L);
     lmk_appender_register(L);
     lmk_clean_register(L);
+    lmk_mend_register(L);
     luaL_newlib(L, helpers);
     push_public(L);
     lua_setfield(L, -2, "public");

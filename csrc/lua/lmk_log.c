@@ -414,6 +414,7 @@ void lmk_log_register(lua_State *L)
         {"roll", lmk_log_roll},
         {"stats", lmk_log_stats},
         {"truncate_to", lmk_log_truncate_to},
+        {"verify", lmk_log_verify},
         {"wait", lmk_log_wait},
         {NULL, NULL},
     };

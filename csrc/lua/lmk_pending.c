@@ -20,7 +20,6 @@ static const char *const methods[] = {
     "set_high_watermark",
     "transaction",
     "truncate_to_epoch",
-    "verify",
     "why",
     NULL,
 };

@@ -50,6 +50,14 @@ static mk_scan_end judge(const mk_segment_scan *scan, const uint8_t *bytes,
     return MK_SCAN_RUNNING;
 }
 
+static mk_status watch(const mk_segment_scan *scan, const uint8_t *bytes,
+                       const mk_batch *batch, mk_error *err)
+{
+    if (scan->watch.see == NULL) return MK_OK;
+    return scan->watch.see(scan->watch.context, scan->segment, bytes, batch,
+                           err);
+}
+
 /* Note the batches that stand whole in `bytes`; `*used` tells how much. */
 static mk_status note_batches(mk_segment_scan *scan, mk_span bytes,
                               size_t *used, size_t *wanted, mk_error *err)
@@ -80,8 +88,11 @@ static mk_status note_batches(mk_segment_scan *scan, mk_span bytes,
         }
         scan->end = judge(scan, rest.data, &batch);
         if (scan->end != MK_SCAN_RUNNING) return MK_OK;
-        status = mk_segment_note(scan->segment, &batch,
-                                 scan->index_interval_bytes, err);
+        status = watch(scan, rest.data, &batch, err);
+        if (status == MK_OK) {
+            status = mk_segment_note(scan->segment, &batch,
+                                     scan->index_interval_bytes, err);
+        }
         if (status != MK_OK) return status;
         *used += batch.size;
     }

@@ -17,12 +17,21 @@ typedef enum mk_scan_end {
     MK_SCAN_OVERFLOW, /* At a batch beyond the reach of the base offset. */
 } mk_scan_end;
 
+/* Who wants to see each sound batch before it is noted. */
+typedef struct mk_scan_watch {
+    mk_status (*see)(void *context, const mk_segment *segment,
+                     const uint8_t *bytes, const mk_batch *batch,
+                     mk_error *err);
+    void *context; /* Borrowed. */
+} mk_scan_watch;
+
 typedef struct mk_segment_scan {
     mk_segment *segment; /* Borrowed; filled batch by batch. */
     mk_file *file;       /* Borrowed. */
     int64_t file_size;
     int64_t index_interval_bytes;
     int64_t dense_offset; /* A gap that reaches beyond it is damage. */
+    mk_scan_watch watch;  /* May be left out. */
     mk_scratch *scratch;  /* Borrowed. */
     mk_scan_end end;
 } mk_segment_scan;

@@ -153,6 +153,19 @@ local function disk_stats(s)
   return facts(shown)
 end
 
+--- Something that a look at a log has found.
+local function finding(f)
+  local line = ("%s: %s: %s"):format(f.code, f.path, f.message)
+  return f.severity == "note" and "note " .. line or line
+end
+
+local function findings(fs)
+  if #fs == 0 then
+    return "nothing found"
+  end
+  return list(counted(#fs, "finding"), fs, finding)
+end
+
 local views = {
   record = record,
   records = records,
@@ -164,6 +177,8 @@ local views = {
   features = facts,
   event = event,
   disk_stats = disk_stats,
+  finding = finding,
+  findings = findings,
   result = result,
 }
 

@@ -2,95 +2,13 @@
  * Copies of a log that goes on: what is done to it between any two steps of a
  * copy, by other threads, and at a crash.
  */
-#include "support/sim_world.h"
-
-#include <inttypes.h>
+#include "support/busy_log.h"
 
 #include "log/copy.h"
 
-#define DIRECTORY "/logs/orders-0"
-#define TARGET    "/copies/orders-0"
-#define TEXT_MAX  4096
+#define TARGET "/copies/orders-0"
 
-typedef struct copy_world {
-    sim_world *sim;
-    mk_log *log;
-    mk_error err;
-} copy_world;
-
-static void assert_done(copy_world *w, mk_status status)
-{
-    if (status != MK_OK) fail_msg("%s", w->err.message);
-}
-
-static mk_status open_at(copy_world *w, const char *directory, mk_log **out)
-{
-    mk_open_options options;
-
-    mk_open_options_default(&options);
-    options.env = w->sim->env;
-    options.config.index_interval_bytes = 0;
-    options.create = directory[1] == 'l';
-    return mk_log_open(directory, &options, out, &w->err);
-}
-
-static mk_status append_to(copy_world *w, const char *key, const char *value)
-{
-    mk_record record = {
-        .key = key,
-        .key_size = strlen(key),
-        .value = value,
-        .value_size = strlen(value),
-        .timestamp_ms = 7,
-    };
-    int64_t offset;
-
-    return mk_log_append_one(w->log, &record, &offset, &w->err);
-}
-
-/* Three sealed segments of two records each, and one in the last. */
-static void begin(copy_world *w, const mk_sim_options *options)
-{
-    static const char *const keys[] = {"a", "b", "c", "a", "b", "d", "e"};
-
-    *w = (copy_world){.sim = new_world(options)};
-    assert_done(w, open_at(w, DIRECTORY, &w->log));
-    for (size_t i = 0; i < 7; i++) {
-        assert_done(w, append_to(w, keys[i], "1"));
-        if (i % 2 == 1) assert_done(w, mk_log_roll(w->log, &w->err));
-    }
-}
-
-static void end(copy_world *w)
-{
-    mk_log_abandon(w->log);
-    free_world(w->sim);
-}
-
-/* Tell start, end and records: "0..7 0:a=1 1:b=1". */
-static void tell_log(copy_world *w, mk_log *log, char *out)
-{
-    mk_cursor *cursor = NULL;
-    mk_record_view view;
-    mk_log_info info;
-    mk_status status;
-    size_t used;
-
-    assert_done(w, mk_log_get_info(log, &info, &w->err));
-    used = (size_t)snprintf(out, TEXT_MAX, "%" PRId64 "..%" PRId64,
-                            info.log_start_offset, info.log_end_offset);
-    assert_done(w, mk_cursor_open(log, NULL, &cursor, &w->err));
-    while ((status = mk_cursor_next(cursor, &view, &w->err)) == MK_OK) {
-        used += (size_t)snprintf(
-            out + used, TEXT_MAX - used, " %" PRId64 ":%.*s=%.*s", view.offset,
-            (int)view.key_size, (const char *)view.key, (int)view.value_size,
-            (const char *)view.value);
-    }
-    if (status != MK_END) fail_msg("%s", w->err.message);
-    mk_cursor_close(cursor);
-}
-
-static void tell_copy(copy_world *w, char *out)
+static void tell_copy(busy_log *w, char *out)
 {
     mk_log *copy = NULL;
 
@@ -98,83 +16,6 @@ static void tell_copy(copy_world *w, char *out)
     tell_log(w, copy, out);
     assert_done(w, mk_log_close(copy, &w->err));
 }
-
-/* ---- What may be done meanwhile ---- */
-
-static mk_status do_append(copy_world *w)
-{
-    return append_to(w, "a", "2");
-}
-
-static mk_status do_roll(copy_world *w)
-{
-    mk_status status = append_to(w, "b", "2");
-
-    return status == MK_OK ? mk_log_roll(w->log, &w->err) : status;
-}
-
-/* What it drops is superseded by what was appended just before. */
-static mk_status do_compact(copy_world *w)
-{
-    mk_cleanup_result result;
-    mk_status status = append_to(w, "e", "2");
-
-    if (status == MK_OK) status = mk_log_roll(w->log, &w->err);
-    if (status == MK_OK) {
-        status = mk_log_compact(w->log, NULL, &result, &w->err);
-        mk_cleanup_result_deinit(&result);
-    }
-    return status;
-}
-
-static mk_status do_delete(copy_world *w)
-{
-    mk_status status = mk_log_delete_records(w->log, 3, &w->err);
-
-    return status == MK_OFFSET_OUT_OF_RANGE ? MK_OK : status;
-}
-
-static mk_status do_delete_all(copy_world *w)
-{
-    mk_log_info info;
-
-    assert_done(w, append_to(w, "f", "2"));
-    assert_done(w, mk_log_get_info(w->log, &info, &w->err));
-    return mk_log_delete_records(w->log, info.log_end_offset, &w->err);
-}
-
-static mk_status do_cut_sealed(copy_world *w)
-{
-    mk_status status = mk_log_truncate_to(w->log, 3, &w->err);
-
-    return status == MK_OK ? append_to(w, "cut", "2") : status;
-}
-
-static mk_status do_cut_last(copy_world *w)
-{
-    mk_status status = mk_log_truncate_to(w->log, 6, &w->err);
-
-    return status == MK_OK ? append_to(w, "x", "2") : status;
-}
-
-static mk_status do_cut_all(copy_world *w)
-{
-    mk_status status = mk_log_truncate_to(w->log, 0, &w->err);
-
-    return status == MK_OK ? append_to(w, "y", "2") : status;
-}
-
-static mk_status do_flush(copy_world *w)
-{
-    return mk_log_flush(w->log, &w->err);
-}
-
-static mk_status (*const changes[])(copy_world *) = {
-    do_append,     do_roll,     do_compact, do_delete, do_delete_all,
-    do_cut_sealed, do_cut_last, do_cut_all, do_flush,
-};
-
-#define CHANGE_COUNT (sizeof changes / sizeof changes[0])
 
 /* Copy the log, with one change before step `first` and one before `second`.
  * The copy has what the log had at the start or after one of them. Returns the
@@ -185,7 +26,7 @@ static int copy_with(size_t a, size_t b, int first, int second, bool links)
     char seen[3][TEXT_MAX];
     char found[TEXT_MAX];
     size_t count = 0;
-    copy_world w;
+    busy_log w;
     mk_copy copy;
     int steps = 0;
 
@@ -243,7 +84,7 @@ static void test_a_copy_is_the_log_at_some_moment(void **unused)
  * the copy keeps the cleanup waiting. */
 static void test_a_copy_comes_to_its_end(void **unused)
 {
-    copy_world w;
+    busy_log w;
     mk_copy copy;
     int steps = 0;
 
@@ -268,7 +109,7 @@ static void test_a_copy_comes_to_its_end(void **unused)
 /* Two copies to one place: the second is told, and the first goes on. */
 static void test_two_copies(void **unused)
 {
-    copy_world w;
+    busy_log w;
     mk_copy first, second;
     char found[TEXT_MAX], expected[TEXT_MAX];
 
@@ -300,7 +141,7 @@ typedef struct survivor {
     char copy[TEXT_MAX]; /* "" without a copy. */
 } survivor;
 
-static void tell_survivor(copy_world *w, mk_sim_disk *disk, survivor *out)
+static void tell_survivor(busy_log *w, mk_sim_disk *disk, survivor *out)
 {
     mk_env *env = w->sim->env;
     char *texts[] = {out->log, out->copy};
@@ -327,7 +168,7 @@ static void tell_survivor(copy_world *w, mk_sim_disk *disk, survivor *out)
 
 /* Are all disks right that a loss of power may leave now? The log was cut, the
  * copy made, or that was tried. */
-static bool are_right(copy_world *w, bool cut, bool cutting, bool copied)
+static bool are_right(busy_log *w, bool cut, bool cutting, bool copied)
 {
     mk_sim_states_options options;
     mk_sim_states *states;
@@ -355,7 +196,7 @@ static bool are_right(copy_world *w, bool cut, bool cutting, bool copied)
 }
 
 /* Go on with all that is there on stable storage. */
-static void settle(copy_world *w)
+static void settle(busy_log *w)
 {
     mk_sim_states *states;
     mk_sim_disk *found;
@@ -380,7 +221,7 @@ static bool survives(const char *left_out, bool links, bool cutting,
     mk_sim_fault fault = fault_of(MK_SIM_LINK, EXDEV);
     mk_status status = MK_OK;
     bool right;
-    copy_world w;
+    busy_log w;
 
     begin(&w, NULL);
     if (cutting) {
