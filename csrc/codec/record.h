@@ -53,8 +53,8 @@ const uint8_t *mk_header_decode(const uint8_t *bytes, const uint8_t *end,
 /* ---- Decoding, inline ----
  *
  * Records are decoded by the million, so the usual one is decoded in the
- * caller's own code: integers of a byte or two, no nulls, no headers. Any other
- * goes to a call that checks byte by byte.
+ * caller's own code: integers of a byte or two, no headers. Any other goes to a
+ * call that checks byte by byte.
  */
 
 #define MK_RECORD_INLINE __attribute__((always_inline)) static inline
@@ -83,21 +83,20 @@ MK_RECORD_INLINE bool mk_record_read_short(const uint8_t **bytes, uint64_t *out)
     return MK_LIKELY(at[1] < 0x80);
 }
 
-/* Read the key or the value of a usual record, of which `left` bytes follow
- * `*bytes` with the size. */
-MK_RECORD_INLINE bool mk_record_read_span(const uint8_t **bytes,
-                                          const uint8_t *end, mk_span *out)
+/* Read the size of a key or a value. That of a null is 0, and `*data`, where it
+ * begins, becomes NULL. False for any other size that is not usual. */
+MK_RECORD_INLINE bool mk_record_read_size(const uint8_t **bytes,
+                                          const uint8_t **data, size_t *out)
 {
     uint64_t zigzag;
 
-    if (MK_UNLIKELY(!mk_record_read_short(bytes, &zigzag) ||
-                    (zigzag & 1) != 0 ||
-                    (ptrdiff_t)(zigzag >> 1) >= end - *bytes)) {
-        return false;
-    }
-    *out = (mk_span){*bytes, (size_t)(zigzag >> 1)};
-    *bytes += zigzag >> 1;
-    return true;
+    if (MK_UNLIKELY(!mk_record_read_short(bytes, &zigzag))) return false;
+    *data = *bytes;
+    *out = (size_t)(zigzag >> 1);
+    if (MK_LIKELY((zigzag & 1) == 0)) return true;
+    *data = NULL;
+    *out = 0;
+    return zigzag == 1;
 }
 
 /* Read a usual record; NULL for any other, damaged or not. */
@@ -105,6 +104,8 @@ MK_RECORD_INLINE const uint8_t *mk_record_decode_usual(const uint8_t *bytes,
                                                        const uint8_t *end,
                                                        mk_record_fields *out)
 {
+    mk_span *key = &out->key;
+    mk_span *value = &out->value;
     const uint8_t *next;
     uint64_t zigzag;
 
@@ -120,11 +121,16 @@ MK_RECORD_INLINE const uint8_t *mk_record_decode_usual(const uint8_t *bytes,
     out->timestamp_delta = mk_zigzag_decode(zigzag);
     if (!mk_record_read_short(&bytes, &zigzag)) return NULL;
     out->offset_delta = (int32_t)mk_zigzag_decode(zigzag);
-    if (!mk_record_read_span(&bytes, next, &out->key)) return NULL;
-    if (!mk_record_read_span(&bytes, next, &out->value)) return NULL;
+    if (!mk_record_read_size(&bytes, &key->data, &key->size)) return NULL;
+    if (MK_UNLIKELY((ptrdiff_t)key->size >= next - bytes)) return NULL;
+    bytes += key->size;
+    if (!mk_record_read_size(&bytes, &value->data, &value->size)) return NULL;
     out->header_count = 0;
     out->headers = (mk_span){next, 0};
-    return MK_LIKELY(bytes + 1 == next && *bytes == 0) ? next : NULL;
+    return MK_LIKELY((ptrdiff_t)value->size + 1 == next - bytes &&
+                     next[-1] == 0)
+               ? next
+               : NULL;
 }
 
 /*
