@@ -251,18 +251,6 @@ static void tidy(mk_log *log, const char *kept)
     }
 }
 
-/* A recovery point inside what was rewritten means nothing any more. */
-static void forget_point(mk_log *log, int64_t first_kept)
-{
-    if (log->recovery_point.segment >= first_kept) return;
-    log->recovery_point = (mk_recovery_point){
-        .offset = log->log_start_offset,
-        .segment = -1,
-        .batch_position = -1,
-        .end_position = -1,
-    };
-}
-
 /* Prepare the set that the log will have: the rewritten segments, then those
  * that stay. */
 static mk_status merge_sets(mk_log *log, mk_segment *const *segments,
@@ -331,7 +319,9 @@ mk_status mk_directory_swap_publish_locked(mk_directory_swap *swap,
 
     MK_ASSERT(log->maintaining);
     log->swapping = true;
-    forget_point(log, first_kept);
+    if (log->recovery_point.segment < first_kept) {
+        mk_log_forget_point_locked(log);
+    }
     if (log->dense_offset < first_kept) log->dense_offset = first_kept;
     mk_state_init(&state, &log->heap);
     status = merge_sets(log, segments, count, source_count, &set, &set_count,

@@ -27,6 +27,7 @@
 #include "base/check.h"
 #include "log/append.h"
 #include "log/flush.h"
+#include "log/inventory.h"
 #include "log/recovery.h"
 #include "store/swap_manifest.h"
 #include "store/unproven_file.h"
@@ -309,6 +310,7 @@ static mk_status try_to_heal(mk_log *log, mk_error *err)
     log->maintainer = mk_thread_self();
     status = look_again(log, &obstacle);
     if (status == MK_OK) status = make_stable(log, &obstacle);
+    if (status == MK_OK) status = mk_inventory_forget_note(log, &obstacle);
     log->healing = false;
     mk_log_end_maintenance_locked(log);
     if (status != MK_OK) {

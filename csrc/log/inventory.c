@@ -1,6 +1,8 @@
 /* inventory -- what is there. */
 #include "log/inventory.h"
 
+#include <string.h>
+
 #include "store/replace_file.h"
 
 #include "base/poison.h"
@@ -102,6 +104,9 @@ static mk_status look(void *context, int64_t base_offset, mk_file_stage stage,
         status = agree_indexes(log, segment, &out->whole, err);
     }
     out->next_offset = segment->next_offset;
+    out->log_bytes = segment->log_bytes;
+    out->last_batch_position = segment->last_batch_position;
+    out->last_batch_checksum = segment->last_batch_checksum;
     (void)mk_file_close(file, NULL); /* It was only read. */
     mk_segment_free(segment);
     return status;
@@ -129,18 +134,30 @@ static mk_status add_segments(mk_log *log, const mk_leftovers *plan,
     return MK_OK;
 }
 
-mk_status mk_inventory_take(mk_log *log, mk_rewritten *out, mk_error *err)
+/* Load the note of a swap, and see whether one, or its beginning, is there. */
+static mk_status load_note(mk_log *log, const mk_name_list *names,
+                           mk_rewrite_note *note, mk_error *err)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        if (strcmp(names->names[i], MK_NAME_REWRITE) == 0 ||
+            strcmp(names->names[i], MK_NAME_REWRITE ".tmp") == 0) {
+            log->rewrite_noted = true;
+        }
+    }
+    if (!log->rewrite_noted) return MK_OK;
+    return mk_rewrite_note_load(note, log->vfs, log->directory, err);
+}
+
+static mk_status settle(mk_log *log, const mk_name_list *names,
+                        const mk_rewrite_note *note, mk_rewritten *out,
+                        mk_error *err)
 {
     mk_log_eye eye = {log, look};
-    mk_leftovers plan = {0};
-    mk_name_list names;
-    mk_status status = mk_vfs_list(log->vfs, log->directory, &names, err);
+    mk_leftovers plan;
+    mk_status status =
+        mk_leftovers_plan(&plan, &log->heap, names, note, eye, err);
 
-    *out = (mk_rewritten){0, 0};
-    if (status != MK_OK) return status;
-    status = mk_leftovers_plan(&plan, &log->heap, &names, eye, err);
-    mk_name_list_deinit(&names);
-    if (status == MK_OK && plan.verdict == MK_LEFTOVERS_AMBIGUOUS) {
+    if (status == MK_OK && plan.proof.verdict == MK_VERDICT_AMBIGUOUS) {
         status = mk_leftovers_fail(&plan, log->directory, err);
     }
     if (status == MK_OK && !log->read_only) {
@@ -149,5 +166,31 @@ mk_status mk_inventory_take(mk_log *log, mk_rewritten *out, mk_error *err)
     if (status == MK_OK) status = add_segments(log, &plan, err);
     *out = plan.rewritten;
     mk_leftovers_deinit(&plan);
+    return status;
+}
+
+mk_status mk_inventory_take(mk_log *log, mk_rewritten *out, mk_error *err)
+{
+    mk_rewrite_note note;
+    mk_name_list names;
+    mk_status status = mk_vfs_list(log->vfs, log->directory, &names, err);
+
+    *out = (mk_rewritten){0, 0};
+    if (status != MK_OK) return status;
+    mk_rewrite_note_init(&note, &log->heap);
+    status = load_note(log, &names, &note, err);
+    if (status == MK_OK) status = settle(log, &names, &note, out, err);
+    mk_rewrite_note_deinit(&note);
+    mk_name_list_deinit(&names);
+    return status;
+}
+
+mk_status mk_inventory_forget_note(mk_log *log, mk_error *err)
+{
+    mk_status status;
+
+    if (!log->rewrite_noted || log->read_only || log->state_stale) return MK_OK;
+    status = mk_rewrite_note_unlink(log->vfs, log->directory, err);
+    if (status == MK_OK) log->rewrite_noted = false;
     return status;
 }

@@ -17,4 +17,7 @@
 MK_NODISCARD mk_status mk_inventory_take(mk_log *log, mk_rewritten *out,
                                          mk_error *err);
 
+/* Once the state file says what is there: remove the note of a swap. */
+MK_NODISCARD mk_status mk_inventory_forget_note(mk_log *log, mk_error *err);
+
 #endif /* MK_LOG_INVENTORY_H */

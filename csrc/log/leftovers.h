@@ -28,28 +28,7 @@
 #ifndef MK_LOG_LEFTOVERS_H
 #define MK_LOG_LEFTOVERS_H
 
-#include "os/vfs.h"
-#include "store/names.h"
-
-/* What the log of a segment turns out to hold. */
-typedef struct mk_log_look {
-    int64_t next_offset; /* Behind its last sound batch. */
-    bool whole;          /* Sound to the end, and its indexes point into it. */
-} mk_log_look;
-
-/* The eye that a plan is made with, since it is pure itself. */
-typedef struct mk_log_eye {
-    void *context;
-    mk_status (*look)(void *context, int64_t base_offset, mk_file_stage stage,
-                      mk_log_look *out, mk_error *err);
-} mk_log_eye;
-
-typedef enum mk_leftovers_verdict {
-    MK_LEFTOVERS_NONE,      /* No swap was going on. */
-    MK_LEFTOVERS_BACK,      /* The sources are the log. */
-    MK_LEFTOVERS_FORWARD,   /* The outputs are. */
-    MK_LEFTOVERS_AMBIGUOUS, /* Neither can be proved. */
-} mk_leftovers_verdict;
+#include "log/swap_proof.h"
 
 typedef enum mk_leftovers_action {
     MK_LEFTOVERS_UNLINK,
@@ -79,10 +58,7 @@ typedef struct mk_rewritten {
 
 typedef struct mk_leftovers {
     const mk_heap *heap; /* Borrowed. */
-    mk_file_name *files; /* Owned; those of segments, by offset. */
-    size_t file_count;
-    size_t file_capacity;
-    mk_leftovers_verdict verdict;
+    mk_swap_proof proof;
     mk_leftovers_step *steps; /* Owned; to be done in this order. */
     size_t step_count;
     size_t step_capacity;
@@ -92,12 +68,14 @@ typedef struct mk_leftovers {
     mk_rewritten rewritten;
 } mk_leftovers;
 
-/* Plan what becomes of a directory with these names: with AMBIGUOUS there are
- * no steps. The caller releases the plan with mk_leftovers_deinit(), whatever
- * the status. Errors: NO_MEMORY; those of the eye. */
+/* Plan what becomes of a directory with these names, and with this note, which
+ * has no parts if there is none. If the verdict is AMBIGUOUS there are no
+ * steps. The caller releases the plan with mk_leftovers_deinit(), whatever the
+ * status. Errors: NO_MEMORY; those of the eye. */
 MK_NODISCARD mk_status mk_leftovers_plan(mk_leftovers *plan,
                                          const mk_heap *heap,
                                          const mk_name_list *names,
+                                         const mk_rewrite_note *note,
                                          mk_log_eye eye, mk_error *err);
 void mk_leftovers_deinit(mk_leftovers *plan);
 

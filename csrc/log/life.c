@@ -8,6 +8,7 @@
 #include "log/directory_swap.h"
 #include "log/flush.h"
 #include "log/heal.h"
+#include "log/inventory.h"
 #include "log/recovery.h"
 #include "log/refresh.h"
 
@@ -197,6 +198,7 @@ static mk_status take_over(mk_log *log, const mk_open_options *options,
     if (status == MK_OK) status = mk_directory_swap_clean(log, err);
     if (status == MK_OK) status = mk_log_recover(log, &options->progress, err);
     if (status == MK_OK) status = begin_writing(log, now_ms, err);
+    if (status == MK_OK) status = mk_inventory_forget_note(log, err);
     return status;
 }
 

@@ -295,6 +295,16 @@ void mk_log_forget_segments_locked(mk_log *log, size_t first, size_t count)
     log->generation++;
 }
 
+void mk_log_forget_point_locked(mk_log *log)
+{
+    log->recovery_point = (mk_recovery_point){
+        .offset = log->log_start_offset,
+        .segment = -1,
+        .batch_position = -1,
+        .end_position = -1,
+    };
+}
+
 mk_status mk_log_pin_locked(mk_log *log, mk_segment *segment, mk_error *err)
 {
     unsigned flags = 0;

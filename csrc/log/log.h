@@ -96,6 +96,7 @@ struct mk_log {
     int64_t last_flush_ms;
     bool directory_dirty;   /* Names of files are not yet synced. */
     bool state_stale;       /* The state file tells less than is known. */
+    bool rewrite_noted;     /* A note of a swap of segments may be there. */
     int64_t unstored_bytes; /* Appended since it was written. */
     int64_t reserve_bytes;  /* The reserve is known to have so many. */
 
@@ -185,6 +186,9 @@ void mk_log_release_segment_locked(mk_log *log, mk_segment *segment);
 
 /* Take `count` segments from number `first` on out of the set. */
 void mk_log_forget_segments_locked(mk_log *log, size_t first, size_t count);
+
+/* Forget a recovery point inside what was rewritten: it means nothing there. */
+void mk_log_forget_point_locked(mk_log *log);
 
 /* Open and pin a segment's log file. */
 MK_NODISCARD mk_status mk_log_pin_locked(mk_log *log, mk_segment *segment,

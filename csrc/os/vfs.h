@@ -46,6 +46,9 @@
     X(SWAP_PARENT)       /* The parent, after the swap. */               \
     X(SWAP_TREE)         /* An old tree, before its note goes. */        \
     X(SWAP_DONE)         /* The parent, after the old directory went. */ \
+    X(SEGMENT_LOG)       /* The log of a segment that was rewritten, */  \
+    X(SEGMENT_INDEX)     /* ... and its indexes. */                      \
+    X(SEGMENTS_AHEAD)    /* All second names but the first one's. */     \
     X(SEGMENTS_SWAP)     /* The names of complete rewritten segments, */ \
     X(SEGMENTS_GONE)     /* ... after their sources went, */             \
     X(SEGMENTS_DONE)     /* ... with their final names, */               \

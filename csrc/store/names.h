@@ -17,6 +17,7 @@
 #define MK_NAME_LOCK     "minikafka.lock"
 #define MK_NAME_STATE    "minikafka.state"
 #define MK_NAME_SWAP     "minikafka.swap"
+#define MK_NAME_REWRITE  "minikafka.rewrite"
 #define MK_NAME_RESERVE  "minikafka.reserve"
 #define MK_NAME_UNPROVEN "minikafka.unproven"
 

@@ -243,8 +243,9 @@ static mk_status write_side(mk_segment *segment, const index_side *side,
     size_t size;
     mk_status status;
 
-    status = mk_name_segment_file(path, sizeof path, directory,
-                                  segment->base_offset, side->role, err);
+    status = mk_name_file(
+        path, sizeof path, directory,
+        (mk_file_name){side->role, segment->stage, segment->base_offset}, err);
     if (status != MK_OK) return status;
     if (side->count == *side->written && segment->index_files_good) {
         return MK_OK;
@@ -299,8 +300,9 @@ static mk_status read_side(const mk_segment *segment, mk_file_role role,
     char path[MK_PATH_MAX];
     mk_status status;
 
-    status = mk_name_segment_file(path, sizeof path, directory,
-                                  segment->base_offset, role, err);
+    status = mk_name_file(
+        path, sizeof path, directory,
+        (mk_file_name){role, segment->stage, segment->base_offset}, err);
     if (status != MK_OK) return status;
     status = mk_read_file(vfs, path, INT32_MAX, scratch, out, err);
     if (status == MK_NOT_FOUND || status == MK_INVALID_ARGUMENT) {

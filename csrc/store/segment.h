@@ -29,8 +29,8 @@ typedef struct mk_segment {
     const mk_heap *heap; /* Borrowed. */
     size_t references;   /* Holders; the log's mutex guards it. */
     int64_t base_offset;
-    mk_file_stage stage; /* FINAL, but for a moment of a swap, or for a reader
-                            of one that was cut short: of its log's name. */
+    mk_file_stage stage; /* Of its files' names: FINAL, but during a swap, and
+                            for a reader of one that was cut short. */
     int64_t next_offset;
     int64_t log_bytes;
     int64_t max_timestamp_ms;

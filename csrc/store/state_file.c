@@ -22,6 +22,7 @@
 #include "codec/crc32c.h"
 #include "store/names.h"
 #include "store/replace_file.h"
+#include "store/text_words.h"
 
 #include "base/poison.h"
 
@@ -166,63 +167,6 @@ bool mk_state_is_plausible(const mk_state *state)
     return true;
 }
 
-/* Read a word that stands at `*text`, and step over it. */
-static bool take_word(const char **text, const char *word)
-{
-    size_t size = strlen(word);
-
-    if (strncmp(*text, word, size) != 0) return false;
-    *text += size;
-    return true;
-}
-
-/* Read " <number>", and step over it. */
-static bool take_number(const char **text, int64_t *out)
-{
-    const char *next = *text;
-    uint64_t value = 0;
-    bool negative;
-
-    if (*next++ != ' ') return false;
-    negative = *next == '-';
-    if (negative) next++;
-    if (*next < '0' || *next > '9') return false;
-    for (; *next >= '0' && *next <= '9'; next++) {
-        if (value > (uint64_t)INT64_MAX / 10) return false;
-        value = value * 10 + (uint64_t)(*next - '0');
-    }
-    if (value > (uint64_t)INT64_MAX + negative) return false;
-    *out = (int64_t)(negative ? 0 - value : value);
-    *text = next;
-    return true;
-}
-
-static bool take_numbers(const char **text, int64_t **outs, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (!take_number(text, outs[i])) return false;
-    }
-    return true;
-}
-
-/* Read " <8 hexadecimal digits>", and step over it. */
-static bool take_checksum(const char **text, uint32_t *out)
-{
-    const char *digits = "0123456789abcdef";
-
-    if (**text != ' ') return false;
-    *out = 0;
-    for (int i = 1; i <= 8; i++) {
-        char c = (*text)[i];
-        const char *digit = c == '\0' ? NULL : strchr(digits, c);
-
-        if (digit == NULL) return false;
-        *out = *out << 4 | (uint32_t)(digit - digits);
-    }
-    *text += 9;
-    return true;
-}
-
 static bool parse_segment(const char **text, mk_segment_facts *facts)
 {
     int64_t *outs[FACT_COUNT] = {&facts->base_offset,
@@ -234,8 +178,9 @@ static bool parse_segment(const char **text, mk_segment_facts *facts)
                                  &facts->offset_entries,
                                  &facts->time_entries};
 
-    return take_numbers(text, outs, FACT_COUNT) &&
-           take_checksum(text, &facts->index_checksum) && take_word(text, "\n");
+    return mk_text_take_numbers(text, outs, FACT_COUNT) &&
+           mk_text_take_checksum(text, &facts->index_checksum) &&
+           mk_text_take_word(text, "\n");
 }
 
 static bool parse_head(const char **text, mk_state *state)
@@ -246,13 +191,16 @@ static bool parse_head(const char **text, mk_state *state)
     int64_t *flushed[] = {&point->offset, &point->segment,
                           &point->batch_position, &point->end_position};
 
-    return take_word(text, HEAD "start") &&
-           take_number(text, &state->log_start_offset) &&
-           take_word(text, "\ndense") &&
-           take_number(text, &state->dense_offset) &&
-           take_word(text, "\nend") && take_numbers(text, end, 3) &&
-           take_word(text, "\nflushed") && take_numbers(text, flushed, 4) &&
-           take_checksum(text, &point->checksum) && take_word(text, "\n");
+    return mk_text_take_word(text, HEAD "start") &&
+           mk_text_take_number(text, &state->log_start_offset) &&
+           mk_text_take_word(text, "\ndense") &&
+           mk_text_take_number(text, &state->dense_offset) &&
+           mk_text_take_word(text, "\nend") &&
+           mk_text_take_numbers(text, end, 3) &&
+           mk_text_take_word(text, "\nflushed") &&
+           mk_text_take_numbers(text, flushed, 4) &&
+           mk_text_take_checksum(text, &point->checksum) &&
+           mk_text_take_word(text, "\n");
 }
 
 /* Take over the text, which ends with a NUL at `text + size`. */
@@ -263,7 +211,7 @@ static mk_status parse(mk_state *state, const char *text, size_t size,
     uint32_t sum = 0;
 
     *good = parse_head(&text, state);
-    while (*good && take_word(&text, "segment")) {
+    while (*good && mk_text_take_word(&text, "segment")) {
         mk_segment_facts facts;
         mk_status status;
 
@@ -275,8 +223,9 @@ static mk_status parse(mk_state *state, const char *text, size_t size,
     if (*good) {
         uint32_t computed = mk_crc32c(0, begin, (size_t)(text - begin));
 
-        *good = take_word(&text, "sum") && take_checksum(&text, &sum) &&
-                take_word(&text, "\n") && text == begin + size &&
+        *good = mk_text_take_word(&text, "sum") &&
+                mk_text_take_checksum(&text, &sum) &&
+                mk_text_take_word(&text, "\n") && text == begin + size &&
                 sum == computed;
     }
     return MK_OK;

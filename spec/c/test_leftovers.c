@@ -20,6 +20,20 @@
 #define NAMES_MAX     64
 #define LENGTH(array) (sizeof(array) / sizeof(array)[0])
 
+static const mk_rewrite_note no_note = {.count = 0};
+
+/* [0 .. 8) was to become one segment that ends at 7, or, for the second note,
+ * at 3. A log is ten times as large as it has offsets. */
+static mk_rewrite_part noted[] = {
+    {0, 70, -1, 0}, {0, 40, -1, 0}, {4, 40, -1, 0}};
+static mk_rewrite_part noted_short[] = {
+    {0, 30, -1, 0}, {0, 40, -1, 0}, {4, 40, -1, 0}};
+
+static const mk_rewrite_note note = {
+    .end = 8, .parts = noted, .count = 3, .output_count = 1};
+static const mk_rewrite_note short_note = {
+    .end = 8, .parts = noted_short, .count = 3, .output_count = 1};
+
 typedef struct row {
     const char *names; /* In any order. */
     const char *looks;
@@ -102,7 +116,7 @@ static mk_status look(void *context, int64_t base_offset, mk_file_stage stage,
     short_name(name, sizeof name,
                (mk_file_name){MK_ROLE_LOG, stage, base_offset});
     strcat(name, "=");
-    *out = (mk_log_look){base_offset, true};
+    *out = (mk_log_look){.next_offset = base_offset, .whole = true};
     for (found = strstr(looks, name); found != NULL;
          found = strstr(found + 1, name)) {
         char *end;
@@ -110,6 +124,7 @@ static mk_status look(void *context, int64_t base_offset, mk_file_stage stage,
         if (found > looks && found[-1] != ' ') continue;
         out->next_offset = strtoll(found + strlen(name), &end, 10);
         out->whole = *end != '!';
+        out->log_bytes = (out->next_offset - base_offset) * 10;
         return MK_OK;
     }
     fail_msg("nobody should look at %s", name);
@@ -135,7 +150,7 @@ static void tell_step(char *out, const mk_leftovers_step *step)
     }
 }
 
-static void check_row(const row *r)
+static void check_row(const row *r, const mk_rewrite_note *with)
 {
     static const char *const verdicts[] = {"none", "back", "forward",
                                            "ambiguous"};
@@ -146,10 +161,10 @@ static void check_row(const row *r)
 
     snprintf(looks, sizeof looks, "%s", r->looks);
     make_names(&names, r->names);
-    assert_int_equal(mk_leftovers_plan(&plan, &heap, &names,
+    assert_int_equal(mk_leftovers_plan(&plan, &heap, &names, with,
                                        (mk_log_eye){looks, look}, NULL),
                      MK_OK);
-    snprintf(plan_text, sizeof plan_text, "%s", verdicts[plan.verdict]);
+    snprintf(plan_text, sizeof plan_text, "%s", verdicts[plan.proof.verdict]);
     for (size_t i = 0; i < plan.step_count; i++) {
         tell_step(plan_text, &plan.steps[i]);
     }
@@ -173,7 +188,7 @@ static void check_row(const row *r)
 static void check_rows(const row *rows, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        check_row(&rows[i]);
+        check_row(&rows[i], &no_note);
     }
 }
 
@@ -189,20 +204,22 @@ static void test_a_swap_in_order(void **state)
          "0.log.cleaned=2!", "back -0.index.cleaned -0.log.cleaned",
          "0.log 4.log 8.log"},
         {"0.log 0.index 4.log 8.log 0.log.swap 0.index.cleaned", "0.log.swap=7",
-         "back -0.log.swap . -0.index.cleaned", "0.log 4.log 8.log"},
+         "back 0.log.swap>cleaned . -0.index.cleaned -0.log.cleaned",
+         "0.log 4.log 8.log"},
         {"0.log 0.index 4.log 4.index 8.log 0.log.swap 0.index.swap",
          "0.log.swap=7 4.log=8",
-         "forward -4.index -4.log . 0.log.swap>final 0.index.swap>final .",
+         "forward 4.index>deleted 4.log>deleted . 0.log.swap>final "
+         "0.index.swap>final . -4.index.deleted -4.log.deleted",
          "0.log.swap 8.log"},
         {"0.log.deleted 0.index 4.log 4.index 8.log 0.log.swap 0.index.swap",
          "0.log.swap=7 4.log=7",
-         "forward -4.index -4.log . 0.log.swap>final 0.index.swap>final . "
-         "-0.log.deleted",
+         "forward 4.index>deleted 4.log>deleted . 0.log.swap>final "
+         "0.index.swap>final . -0.log.deleted -4.index.deleted -4.log.deleted",
          "0.log.swap 8.log"},
         {"0.log.deleted 4.log.deleted 8.log 0.log.swap 0.timeindex.swap",
          "0.log.swap=7",
-         "forward 0.log.swap>final 0.timeindex.swap>final . "
-         "-0.log.deleted -4.log.deleted",
+         "forward 0.log.swap>final 0.timeindex.swap>final . -0.log.deleted "
+         "-4.log.deleted",
          "0.log.swap 8.log"},
         {"0.log 4.log.deleted 8.log 0.index.swap", "",
          "none 0.index.swap>final . -4.log.deleted", "0.log 8.log"},
@@ -221,7 +238,7 @@ static void test_a_split(void **state)
         {"0.log 0.log.cleaned 5.log.cleaned", "0.log.cleaned=5 5.log.cleaned=9",
          "back -0.log.cleaned -5.log.cleaned", "0.log"},
         {"0.log 0.log.cleaned 5.log.swap", "0.log.cleaned=5 5.log.swap=9",
-         "back -5.log.swap . -0.log.cleaned", "0.log"},
+         "back 5.log.swap>cleaned . -0.log.cleaned -5.log.cleaned", "0.log"},
         {"0.log 0.log.swap 5.log.swap", "0.log.swap=5 5.log.swap=9 0.log=9",
          "forward 0.log.swap>final 5.log.swap>final .",
          "0.log.swap 5.log.swap"},
@@ -238,8 +255,8 @@ static void test_a_split(void **state)
 static void test_a_swap_that_proves_nothing(void **state)
 {
     static const row rows[] = {
-        {"0.log 4.log 8.log 0.log.swap", "0.log.swap=3!", "back -0.log.swap .",
-         "0.log 4.log 8.log"},
+        {"0.log 4.log 8.log 0.log.swap", "0.log.swap=3!",
+         "back 0.log.swap>cleaned . -0.log.cleaned", "0.log 4.log 8.log"},
         {"0.log.deleted 4.log 8.log 0.log.swap", "0.log.swap=3!", "ambiguous",
          NULL},
         {"4.log 8.log 0.log.swap", "0.log.swap=3!", "ambiguous", NULL},
@@ -247,10 +264,11 @@ static void test_a_swap_that_proves_nothing(void **state)
          "ambiguous", NULL},
         /* That one was superseded before. */
         {"0.log 2.log.deleted 8.log 0.log.swap", "0.log.swap=3! 0.log=3",
-         "back -0.log.swap . -2.log.deleted", "0.log 8.log"},
+         "back 0.log.swap>cleaned . -0.log.cleaned -2.log.deleted",
+         "0.log 8.log"},
         /* It does not reach as far as the last segment. */
-        {"0.log 4.log 0.log.swap", "0.log.swap=5 4.log=9", "back -0.log.swap .",
-         "0.log 4.log"},
+        {"0.log 4.log 0.log.swap", "0.log.swap=5 4.log=9",
+         "back 0.log.swap>cleaned . -0.log.cleaned", "0.log 4.log"},
         {"0.log.deleted 4.log 0.log.swap", "0.log.swap=5 4.log=9", "ambiguous",
          NULL},
         /* It goes on where its source ends; unless that was emptied. */
@@ -262,7 +280,7 @@ static void test_a_swap_that_proves_nothing(void **state)
         /* Two that want the same name. */
         {"0.log 0.log.cleaned 0.log.swap",
          "0.log.cleaned=5 0.log.swap=5 0.log=5",
-         "back -0.log.swap . -0.log.cleaned", "0.log"},
+         "back 0.log.swap>cleaned . -0.log.cleaned", "0.log"},
         {"4.log 0.log.cleaned 0.log.swap", "0.log.cleaned=3 0.log.swap=3",
          "ambiguous", NULL},
     };
@@ -278,8 +296,8 @@ static void test_a_swap_out_of_order(void **state)
     static const row rows[] = {
         {"0.log.deleted 4.log 8.log 0.log.swap 0.index.cleaned",
          "0.log.swap=7 4.log=8",
-         "forward 0.index.cleaned>swap . -4.log . 0.log.swap>final "
-         "0.index.swap>final . -0.log.deleted",
+         "forward 0.index.cleaned>swap . 4.log>deleted . 0.log.swap>final "
+         "0.index.swap>final . -0.log.deleted -4.log.deleted",
          "0.log.swap 8.log"},
         {"0.log 4.log.deleted 8.log 0.log.cleaned 0.index.swap",
          "0.log.cleaned=7 0.log=4",
@@ -305,16 +323,61 @@ static void test_outputs_that_lost_their_end(void **state)
     static const row rows[] = {
         {"0.log 0.txnindex 8.log 0.log.swap 0.index.swap",
          "0.log.swap=0 0.log=4",
-         "forward -0.txnindex . 0.log.swap>final 0.index.swap>final .",
+         "forward 0.txnindex>deleted . 0.log.swap>final 0.index.swap>final . "
+         "-0.txnindex.deleted",
          "0.log.swap 8.log"},
         {"0.log 0.snapshot 4.log 4.snapshot 8.log 8.snapshot 0.log.swap",
          "0.log.swap=5 4.log=8",
-         "forward -0.snapshot -4.log -4.snapshot . 0.log.swap>final .",
+         "forward 0.snapshot>deleted 4.log>deleted 4.snapshot>deleted . "
+         "0.log.swap>final . -0.snapshot.deleted -4.log.deleted "
+         "-4.snapshot.deleted",
          "0.log.swap 8.log"},
     };
 
     (void)state;
     check_rows(rows, LENGTH(rows));
+}
+
+/* A note tells where the sources end, and what an output is. */
+static void test_with_a_note(void **state)
+{
+    static const row rows[] = {
+        {"0.log 4.log 8.log 0.log.cleaned", "0.log=4 4.log=8",
+         "back -0.log.cleaned", "0.log 4.log 8.log"},
+        {"0.log 4.log 8.log 0.log.swap 0.index.cleaned", "0.log.swap=7",
+         "forward 0.index.cleaned>swap . 4.log>deleted . 0.log.swap>final "
+         "0.index.swap>final . -4.log.deleted",
+         "0.log.swap 8.log"},
+        {"0.log 4.log.deleted 8.log 0.log.swap", "0.log.swap=7",
+         "forward 0.log.swap>final . -4.log.deleted", "0.log.swap 8.log"},
+        /* The output has its name, its source not yet another. */
+        {"0.log 4.log 8.log", "0.log=7",
+         "forward 4.log>deleted . -4.log.deleted", "0.log 8.log"},
+        {"0.log 8.log", "0.log=7", "forward", "0.log 8.log"},
+        /* It was taken back. */
+        {"0.log 4.log 8.log", "0.log=4 4.log=8", "back", "0.log 4.log 8.log"},
+        /* The output is not what it was. */
+        {"0.log 4.log 8.log 0.log.swap", "0.log.swap=6 0.log=4 4.log=8",
+         "back 0.log.swap>cleaned . -0.log.cleaned", "0.log 4.log 8.log"},
+        {"0.log 4.log.deleted 8.log 0.log.swap", "0.log.swap=6! 0.log=4",
+         "ambiguous", NULL},
+        /* Somebody else was here since: Kafka's rule. */
+        {"0.log 2.log 8.log 0.log.swap", "0.log.swap=7 2.log=8",
+         "forward 2.log>deleted . 0.log.swap>final . -2.log.deleted",
+         "0.log.swap 8.log"},
+        {"0.log 9.log", "0.log=9", "none", "0.log 9.log"},
+    };
+    static const row row_short = {
+        "0.log 4.log 4.snapshot 8.log 8.snapshot 0.log.swap", "0.log.swap=3",
+        "forward 4.log>deleted 4.snapshot>deleted . 0.log.swap>final . "
+        "-4.log.deleted -4.snapshot.deleted",
+        "0.log.swap 8.log"};
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        check_row(&rows[i], &note);
+    }
+    check_row(&row_short, &short_note);
 }
 
 /* What else there may be: it goes if Kafka made it and nobody needs it. */
@@ -352,10 +415,10 @@ static void test_odd_kinds(void **state)
     make_names(&names, "0.log 0.log.swap 4.log.deleted");
     names.kinds[1] = MK_KIND_SYMLINK;
     names.kinds[2] = MK_KIND_DIRECTORY;
-    assert_int_equal(mk_leftovers_plan(&plan, &heap, &names,
+    assert_int_equal(mk_leftovers_plan(&plan, &heap, &names, &no_note,
                                        (mk_log_eye){looks, look}, NULL),
                      MK_OK);
-    assert_int_equal(plan.verdict, MK_LEFTOVERS_NONE);
+    assert_int_equal(plan.proof.verdict, MK_VERDICT_NONE);
     assert_int_equal(plan.step_count, 0);
     mk_leftovers_deinit(&plan);
     free_names(&names);
@@ -372,14 +435,15 @@ static void test_the_error_names_what_there_is(void **state)
 
     (void)state;
     make_names(&names, "0.log.deleted 4.log 0.log.cleaned 0.index.cleaned");
-    assert_int_equal(mk_leftovers_plan(&plan, &heap, &names,
+    assert_int_equal(mk_leftovers_plan(&plan, &heap, &names, &no_note,
                                        (mk_log_eye){looks, look}, NULL),
                      MK_OK);
     assert_int_equal(mk_leftovers_fail(&plan, "/logs/t-0", &err),
                      MK_SWAP_AMBIGUOUS);
     assert_string_equal(err.path, "/logs/t-0");
-    assert_non_null(strstr(err.message, "00000000000000000000.log.cleaned "
-                                        "00000000000000000000.log.deleted"));
+    assert_non_null(strstr(
+        err.message,
+        "00000000000000000000.log.cleaned 00000000000000000000.log.deleted"));
     mk_leftovers_deinit(&plan);
     free_names(&names);
 }
@@ -392,6 +456,7 @@ int main(void)
         cmocka_unit_test(test_a_swap_that_proves_nothing),
         cmocka_unit_test(test_a_swap_out_of_order),
         cmocka_unit_test(test_outputs_that_lost_their_end),
+        cmocka_unit_test(test_with_a_note),
         cmocka_unit_test(test_other_files),
         cmocka_unit_test(test_odd_kinds),
         cmocka_unit_test(test_the_error_names_what_there_is),
