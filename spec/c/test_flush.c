@@ -381,8 +381,8 @@ static void test_a_swap_during_a_sync(void **state)
     assert_int_equal(pthread_create(&e.flusher, NULL, flush_aside, &e), 0);
     wait_for_step(&e, 1);
     assert_ok(world, mk_log_compact(world->log, NULL, &result, &world->err));
-    mk_cleanup_result_deinit(&result);
     pthread_join(e.flusher, NULL);
+    mk_cleanup_result_deinit(&result);
     world->wrap.before = NULL;
     assert_int_equal(e.step, 3);
     assert_int_equal(e.flushed, MK_OK);
