@@ -61,6 +61,7 @@ build = {
         "csrc/log/config.c",
         "csrc/log/batch_cache.c",
         "csrc/log/log.c",
+        "csrc/log/state_store.c",
         "csrc/log/inventory.c",
         "csrc/log/swap_proof.c",
         "csrc/log/leftovers.c",

@@ -6,6 +6,7 @@
 #include "clean/retention.h"
 #include "log/heal.h"
 #include "log/remove.h"
+#include "log/state_store.h"
 
 #include "base/poison.h"
 

@@ -24,6 +24,10 @@ static bool differs_by_more(int64_t later, int64_t earlier, int64_t limit)
 static mk_status check_timestamp(const mk_config *config, int64_t timestamp_ms,
                                  int64_t now_ms, mk_error *err)
 {
+    if (timestamp_ms <= MK_TIMESTAMP_NOW + 1) {
+        return mk_fail(err, MK_INVALID_TIMESTAMP,
+                       "the least of all integers is no timestamp");
+    }
     if (timestamp_ms < MK_TIMESTAMP_NONE) {
         return mk_fail(err, MK_INVALID_TIMESTAMP,
                        "timestamp %" PRId64 " is below -1", timestamp_ms);
@@ -361,7 +365,8 @@ mk_status mk_log_roll_locked(mk_log *log, int64_t now_ms, mk_error *err)
     if (active->log_bytes == 0 && active->base_offset == log->log_end_offset) {
         return MK_OK;
     }
-    status = mk_log_seal_locked(log, active, now_ms, err);
+    status = mk_log_check_place_locked(log, err);
+    if (status == MK_OK) status = mk_log_seal_locked(log, active, now_ms, err);
     if (status != MK_OK) goto failed;
     status = seal_names(log, err);
     if (status == MK_OK) {

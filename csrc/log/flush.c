@@ -9,6 +9,7 @@
 #include "log/flush.h"
 
 #include "base/check.h"
+#include "log/state_store.h"
 #include "store/unproven_file.h"
 
 #include "base/poison.h"
@@ -90,7 +91,7 @@ static mk_status sync_round(mk_log *log, mk_error *err)
 {
     mk_recovery_point point = point_of_end(log);
     int64_t from = log->recovery_point.offset;
-    mk_status status = MK_OK;
+    mk_status status = mk_log_check_place_locked(log, err);
     size_t i = mk_log_find_segment_locked(log, from);
 
     while (status == MK_OK && i < log->segment_count) {

@@ -29,6 +29,7 @@
 #include "log/flush.h"
 #include "log/inventory.h"
 #include "log/recovery.h"
+#include "log/state_store.h"
 #include "store/swap_manifest.h"
 #include "store/unproven_file.h"
 
@@ -219,8 +220,9 @@ static mk_status look_again(mk_log *log, mk_error *err)
 {
     int64_t lost = -1;
     aside old;
-    mk_status status = end_tail(log, err);
+    mk_status status = mk_log_check_lock_locked(log, err);
 
+    if (status == MK_OK) status = end_tail(log, err);
     if (status != MK_OK) return status;
     if (!log->set_doubted) {
         status = mk_log_store_state_locked(log, true, err);

@@ -11,6 +11,7 @@
 #include "log/inventory.h"
 #include "log/recovery.h"
 #include "log/refresh.h"
+#include "log/state_store.h"
 
 #include "base/poison.h"
 

@@ -1,11 +1,11 @@
 /* log -- life, permissions, segments and state of an open partition. */
 #include "log/log.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/check.h"
-#include "store/reserve_file.h"
 #include "store/unproven_file.h"
 
 #include "base/poison.h"
@@ -13,8 +13,6 @@
 /* Index entries kept in memory for sealed segments, in bytes of their files. */
 #define INDEX_BYTES_MAX (8 << 20)
 #define SCAN_BUDGET     (1u << 20)
-#define STATE_LINE_SIZE 128 /* Hardly a segment takes more in the state. */
-#define PAGE_SIZE       4096
 
 /* ---- Life ---- */
 
@@ -164,6 +162,74 @@ static mk_status begin_maintenance(mk_log *log, bool removes, mk_error *err)
     log->maintaining = true;
     log->maintainer = mk_thread_self();
     return MK_OK;
+}
+
+/* Does the lock's name in the directory lead to the lock that is held? */
+static mk_status is_in_place(const mk_log *log, bool *out, mk_error *err)
+{
+    char path[MK_PATH_MAX];
+    mk_file_stat named, held;
+    mk_status status;
+
+    *out = false;
+    status = mk_name_join(path, sizeof path, log->directory, MK_NAME_LOCK, err);
+    if (status != MK_OK) return status;
+    status = mk_file_stat_open(log->lock, &held, err);
+    if (status != MK_OK) return status;
+    status = mk_vfs_stat(log->vfs, path, &named, err);
+    *out = status == MK_OK && named.inode == held.inode;
+    return status == MK_NOT_FOUND ? MK_OK : status;
+}
+
+/* Has the active segment's file a name? */
+static mk_status is_named(const mk_log *log, bool *out, mk_error *err)
+{
+    const mk_segment *active =
+        log->segment_count > 0 ? mk_log_active_locked(log) : NULL;
+    mk_file_stat stat;
+    mk_status status;
+
+    *out = true;
+    if (active == NULL || active->sealed) return MK_OK;
+    status = mk_file_stat_open(active->log.file, &stat, err);
+    *out = status != MK_OK || stat.links > 0;
+    return status;
+}
+
+static mk_status fail_place(mk_log *log, const char *what, mk_error *err)
+{
+    mk_error scratch;
+    mk_status status;
+
+    if (err == NULL) err = &scratch;
+    status = mk_fail_errno(err, ESTALE, log->directory, "%s: %s",
+                           log->directory, what);
+    mk_log_refuse_locked(log, err);
+    return status;
+}
+
+mk_status mk_log_check_lock_locked(mk_log *log, mk_error *err)
+{
+    bool in_place;
+    mk_status status;
+
+    if (log->swapping || log->lock == NULL) return MK_OK;
+    status = is_in_place(log, &in_place, err);
+    if (status != MK_OK || in_place) return status;
+    return fail_place(log,
+                      "the directory was moved, or another was put in its "
+                      "place, while it was open",
+                      err);
+}
+
+mk_status mk_log_check_place_locked(mk_log *log, mk_error *err)
+{
+    bool named = true;
+    mk_status status = mk_log_check_lock_locked(log, err);
+
+    if (status == MK_OK) status = is_named(log, &named, err);
+    if (status != MK_OK || named) return status;
+    return fail_place(log, "somebody removed the active segment", err);
 }
 
 mk_status mk_log_begin_maintenance_locked(mk_log *log, mk_error *err)
@@ -497,78 +563,6 @@ mk_status mk_log_get_state_locked(const mk_log *log,
         status = mk_state_add(out, &facts, err);
     }
     return status;
-}
-
-/* Room for a state of so many segments, and for its name. */
-static int64_t reserve_size(size_t segment_count)
-{
-    int64_t pages = (int64_t)(segment_count * STATE_LINE_SIZE) / PAGE_SIZE + 1;
-
-    return 2 * pages * PAGE_SIZE;
-}
-
-void mk_log_keep_reserve_locked(mk_log *log)
-{
-    int64_t size = reserve_size(log->segment_count);
-
-    if (log->reserve_bytes >= size) return;
-    if (mk_reserve_keep(log->vfs, log->directory, size, NULL) == MK_OK) {
-        log->reserve_bytes = size;
-    }
-}
-
-bool mk_log_give_up_reserve_locked(mk_log *log)
-{
-    log->reserve_bytes = 0;
-    return mk_reserve_give_up(log->vfs, log->directory, NULL) == MK_OK;
-}
-
-/* Store the state, if need be where the reserve was. */
-static mk_status store_state(mk_log *log, const mk_state *state, bool durable,
-                             bool *begun, mk_error *err)
-{
-    mk_error scratch;
-    mk_status status;
-
-    if (err == NULL) err = &scratch;
-    status =
-        mk_state_replace(state, log->vfs, log->directory, durable, begun, err);
-    if (!mk_is_no_room(status, err)) return status;
-    if (!mk_log_give_up_reserve_locked(log)) return status;
-    return mk_state_replace(state, log->vfs, log->directory, durable, begun,
-                            err);
-}
-
-static mk_status replace_state(mk_log *log, bool durable, bool *begun,
-                               mk_error *err)
-{
-    mk_state state;
-    mk_status status = mk_log_get_state_locked(log, log->segments,
-                                               log->segment_count, &state, err);
-
-    *begun = false;
-    if (status == MK_OK) {
-        status = store_state(log, &state, durable, begun, err);
-    }
-    if (status == MK_OK) {
-        log->state_stale = false;
-        log->unstored_bytes = 0;
-        mk_log_keep_reserve_locked(log);
-    }
-    mk_state_deinit(&state);
-    return status;
-}
-
-mk_status mk_log_replace_state_locked(mk_log *log, bool *begun, mk_error *err)
-{
-    return replace_state(log, true, begun, err);
-}
-
-mk_status mk_log_store_state_locked(mk_log *log, bool durable, mk_error *err)
-{
-    bool begun;
-
-    return replace_state(log, durable, &begun, err);
 }
 
 void mk_log_check_invariants_locked(const mk_log *log)

@@ -122,6 +122,17 @@ MK_NODISCARD mk_status mk_log_check_open_locked(mk_log *log, mk_error *err);
  * READ_ONLY, BUSY, and what made the log refuse. */
 MK_NODISCARD mk_status mk_log_check_writable_locked(mk_log *log, mk_error *err);
 
+/*
+ * Is the log still where its directory's path leads, and its active segment
+ * still there? Somebody may have moved or replaced the one and removed the
+ * other; then what is written goes nowhere. Such a log refuses changes until it
+ * is back. Errors: IO (ESTALE).
+ */
+MK_NODISCARD mk_status mk_log_check_place_locked(mk_log *log, mk_error *err);
+
+/* The first half of it. */
+MK_NODISCARD mk_status mk_log_check_lock_locked(mk_log *log, mk_error *err);
+
 /* Fail with what made the log refuse. */
 mk_status mk_log_fail_refusing_locked(const mk_log *log, mk_error *err);
 
@@ -220,21 +231,6 @@ MK_NODISCARD mk_status mk_log_get_state_locked(const mk_log *log,
                                                mk_segment *const *segments,
                                                size_t count, mk_state *out,
                                                mk_error *err);
-
-/* Write the log's state file; with `durable`, on stable storage. On a full disk
- * the reserve is given up for it. Errors: IO, NO_MEMORY. */
-MK_NODISCARD mk_status mk_log_store_state_locked(mk_log *log, bool durable,
-                                                 mk_error *err);
-
-/* The same, durably; while `*begun` is false the old state is there. */
-MK_NODISCARD mk_status mk_log_replace_state_locked(mk_log *log, bool *begun,
-                                                   mk_error *err);
-
-/* Keep room for a state on a disk that fills up, as far as there is some. */
-void mk_log_keep_reserve_locked(mk_log *log);
-
-/* Let it be used for something else; false if there was none. */
-bool mk_log_give_up_reserve_locked(mk_log *log);
 
 /* Write index entries that a segment's files lack. If the disk is full they go
  * on lacking them: an index is made anew where it is needed. Errors: IO,

@@ -8,6 +8,7 @@
 #include "log/remove.h"
 
 #include "base/check.h"
+#include "log/state_store.h"
 
 #include "base/poison.h"
 

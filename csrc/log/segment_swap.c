@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "log/flush.h"
+#include "log/state_store.h"
 #include "store/rewrite_note.h"
 
 #include "base/poison.h"

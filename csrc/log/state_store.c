@@ -1,0 +1,83 @@
+/* state_store -- the state file, and the reserve that makes room for it. */
+#include "log/state_store.h"
+
+#include "store/reserve_file.h"
+
+#include "base/poison.h"
+
+#define STATE_LINE_SIZE 128 /* Hardly a segment takes more in the state. */
+#define PAGE_SIZE       4096
+
+/* Room for a state of so many segments, and for its name. */
+static int64_t reserve_size(size_t segment_count)
+{
+    int64_t pages = (int64_t)(segment_count * STATE_LINE_SIZE) / PAGE_SIZE + 1;
+
+    return 2 * pages * PAGE_SIZE;
+}
+
+void mk_log_keep_reserve_locked(mk_log *log)
+{
+    int64_t size = reserve_size(log->segment_count);
+
+    if (log->reserve_bytes >= size) return;
+    if (mk_reserve_keep(log->vfs, log->directory, size, NULL) == MK_OK) {
+        log->reserve_bytes = size;
+    }
+}
+
+bool mk_log_give_up_reserve_locked(mk_log *log)
+{
+    log->reserve_bytes = 0;
+    return mk_reserve_give_up(log->vfs, log->directory, NULL) == MK_OK;
+}
+
+/* Store the state, if need be where the reserve was. */
+static mk_status store_state(mk_log *log, const mk_state *state, bool durable,
+                             bool *begun, mk_error *err)
+{
+    mk_error scratch;
+    mk_status status;
+
+    if (err == NULL) err = &scratch;
+    status =
+        mk_state_replace(state, log->vfs, log->directory, durable, begun, err);
+    if (!mk_is_no_room(status, err)) return status;
+    if (!mk_log_give_up_reserve_locked(log)) return status;
+    return mk_state_replace(state, log->vfs, log->directory, durable, begun,
+                            err);
+}
+
+static mk_status replace_state(mk_log *log, bool durable, bool *begun,
+                               mk_error *err)
+{
+    mk_state state;
+    mk_status status = mk_log_check_place_locked(log, err);
+
+    *begun = false;
+    if (status != MK_OK) return status;
+    status = mk_log_get_state_locked(log, log->segments, log->segment_count,
+                                     &state, err);
+    if (status == MK_OK) {
+        status = store_state(log, &state, durable, begun, err);
+    }
+    if (status == MK_OK) {
+        log->state_stale = false;
+        log->unstored_bytes = 0;
+        mk_log_keep_reserve_locked(log);
+    }
+    mk_state_deinit(&state);
+    return status;
+}
+
+mk_status mk_log_replace_state_locked(mk_log *log, bool *begun, mk_error *err)
+{
+    return replace_state(log, true, begun, err);
+}
+
+mk_status mk_log_store_state_locked(mk_log *log, bool durable, mk_error *err)
+{
+    bool begun;
+
+    return replace_state(log, durable, &begun, err);
+}

@@ -1,0 +1,205 @@
+-- Disks that fail while a log is open: it refuses changes, says why, and heals.
+
+local minikafka = require "minikafka"
+local tmp = require "spec.support.tmp"
+local expect = require "spec.support.expect"
+
+local DIRECTORY = "/logs/t-0"
+
+local function open(disk, options)
+  options = options or {}
+  options.io = disk
+  return minikafka.open(DIRECTORY, options)
+end
+
+-- The values in a log, with its end: "a b |2".
+local function values(log)
+  local list = {}
+  for _, _, value in log:records() do
+    list[#list + 1] = value
+  end
+  return table.concat(list, " ") .. " |" .. log.log_end_offset
+end
+
+-- Everything that would change a log.
+local function changes(log)
+  return {
+    append = function() log:append_kv("k", "v", 1) end,
+    durable = function()
+      log:append({ value = "v" }, { durable = true })
+    end,
+    appender = function()
+      local out = log:appender{}
+      out:append_kv("k", "v", 1)
+      out:flush()
+    end,
+    roll = function() log:roll() end,
+    flush = function() log:flush() end,
+    configure = function() log:configure{ segment_ms = 1000 } end,
+    delete_records = function() log:delete_records(1) end,
+    truncate_to = function() log:truncate_to(1) end,
+    delete = function() log:delete_closed_segments{} end,
+    retain = function()
+      minikafka.RetentionManager():apply(log, { retention_ms = 1 })
+    end,
+    compact = function() minikafka.LogCompactor():compact(log) end,
+  }
+end
+
+describe("a log that met a failed sync", function()
+  it("refuses all changes, says why, and can be read", function()
+    for name in pairs(changes()) do
+      local disk = minikafka.SimDisk()
+      local log = open(disk)
+      log:append_kv("k", "a", 1)
+      log:append_kv("k", "b", 1)
+      disk:fail{ op = "fdatasync", path = "*.log" }
+      expect.error("IO", log.flush, log)
+      local raised = expect.error("IO", changes(log)[name])
+      assert.equal("EIO", raised.errno, name)
+      assert.truthy(raised.message:find("refuses changes", 1, true), name)
+      assert.truthy(raised.path:find("%.log$"), name)
+      assert.is_true(log:stats().refusing)
+      assert.equal("a b |2", values(log))
+      assert.equal(0, log.recovery_point)
+    end
+  end)
+
+  it("heals at any change once the disk is well", function()
+    for name in pairs(changes()) do
+      local disk = minikafka.SimDisk()
+      local log = open(disk)
+      log:append_kv("k", "a", 1)
+      log:append_kv("k", "b", 1)
+      disk:fail{ op = "fdatasync", path = "*.log", times = 1 }
+      expect.error("IO", log.flush, log)
+      changes(log)[name]()
+      assert.is_false(log:stats().refusing)
+      assert.equal(1, log:stats().heals)
+      log:flush()
+      local found = values(log)
+      disk:crash{ keep = "lazy" }
+      assert.equal(found, values(open(disk)), name)
+    end
+  end)
+
+  it("B38: is not believed when a second sync says yes", function()
+    for _, flavour in ipairs{ "lost", "reverted", "retryable" } do
+      local disk = minikafka.SimDisk()
+      local log = open(disk)
+      log:append_kv("k", "a", 1)
+      log:flush()
+      log:append_kv("k", "b", 1)
+      disk:fail{ op = "fdatasync", path = "*.log", times = 1,
+        flavour = flavour }
+      expect.error("IO", log.flush, log)
+      assert.equal(1, log.recovery_point)
+      local done, raised = pcall(log.flush, log)
+      if flavour == "reverted" then
+        assert.truthy(minikafka.is_error(raised, "IO"))
+        assert.equal(1, raised.offset)
+        assert.equal(1, log:stats().lost_offsets)
+      else
+        assert.is_true(done)
+      end
+      local found = flavour == "reverted" and "a |2" or "a b |2"
+      assert.equal(found, values(log))
+      log:close()
+      for state in disk:crash_states() do
+        assert.equal(found, values(open(state)), flavour)
+      end
+    end
+  end)
+end)
+
+describe("a full disk", function()
+  it("takes no append, and every removal", function()
+    local disk = minikafka.SimDisk{ capacity_bytes = 50000 }
+    local log <close> = open(disk, { segment_bytes = 5000 })
+    local raised
+    repeat
+      local done
+      done, raised = pcall(log.append_kv, log, "k", ("v"):rep(500), 1)
+    until not done
+    assert.equal("ENOSPC", raised.errno)
+    local last = log.log_end_offset
+    disk:write("/ballast", ("b"):rep(50000 - disk:stats().used_bytes))
+    assert.equal(last, #log:fetch(0))
+    log:flush()
+    assert.equal(last, log.recovery_point)
+    log:delete_records(20)
+    assert.equal(20, log.log_start_offset)
+    assert.equal(last, log:append_kv("k", "w", 1))
+    assert.equal(last + 1 - 20, #log:fetch(20))
+  end)
+
+  it("keeps no log from being opened", function()
+    local disk = minikafka.SimDisk{ capacity_bytes = 30000 }
+    local log = open(disk, { segment_bytes = 5000 })
+    while pcall(log.append_kv, log, "k", ("v"):rep(500), 1) do end
+    disk:write("/ballast", ("b"):rep(30000 - disk:stats().used_bytes))
+    local found = values(log)
+    disk:crash{ keep = "kill9" }
+    log = open(disk)
+    assert.equal(found, values(log))
+    log:close()
+    log = open(disk)
+    assert.equal(found, values(log))
+    disk:write("/ballast", "")
+    assert.equal(found, values(log))
+    log:append_kv("k", "w", 1)
+  end)
+end)
+
+describe("a directory that changes under a log", function()
+  after_each(tmp.clean)
+
+  local function begin()
+    local log = minikafka.open(tmp.path())
+    log:append_kv("k", "a", 1)
+    log:flush()
+    log:append_kv("k", "b", 1)
+    return log
+  end
+
+  it("may be moved away, and back", function()
+    for _, call in ipairs{ "flush", "roll" } do
+      local log <close> = begin()
+      local away = tmp.path()
+      assert(os.rename(log.directory, away))
+      assert.equal("ESTALE", expect.error("IO", log[call], log).errno)
+      expect.error("IO", log.append_kv, log, "k", "c", 1)
+      expect.error("IO", log.delete_records, log, 1)
+      assert.equal(nil, tmp.read(log.directory .. "/minikafka.state"))
+      assert(os.rename(away, log.directory))
+      log:append_kv("k", "c", 1)
+      log:flush()
+      assert.equal("a b c |3", values(log))
+    end
+  end)
+
+  it("is not taken for another one of the same name", function()
+    local log = begin()
+    assert(os.rename(log.directory, tmp.path()))
+    local other = minikafka.open(log.directory)
+    other:append_kv("k", "x", 1)
+    other:close()
+    local before = tmp.fingerprint(log.directory)
+    assert.equal("ESTALE", expect.error("IO", log.flush, log).errno)
+    expect.error("IO", log.append_kv, log, "k", "c", 1)
+    expect.error("IO", log.roll, log)
+    pcall(log.close, log)
+    assert.equal(before, tmp.fingerprint(log.directory))
+  end)
+
+  it("may lose the active segment: that is told", function()
+    local log = begin()
+    assert(os.remove(log.active_segment.path))
+    assert.equal("ESTALE", expect.error("IO", log.flush, log).errno)
+    assert.equal("CORRUPT_SEGMENT",
+      select(2, pcall(log.append_kv, log, "k", "c", 1)).code)
+    assert.is_true(log:stats().refusing)
+    assert.equal("a b |2", values(log))
+    pcall(log.close, log)
+  end)
+end)
