@@ -54,6 +54,7 @@ build = {
         "csrc/store/copy_file.c",
         "csrc/store/rewrite_note.c",
         "csrc/store/text_words.c",
+        "csrc/store/checkpoint_file.c",
         "csrc/store/file_cache.c",
         "csrc/store/segment.c",
         "csrc/store/segment_scan.c",

@@ -6,6 +6,7 @@ local minikafka = require "minikafka"
 local tmp = require "spec.support.tmp"
 local collector = require "spec.support.collector"
 local json = require "spec.support.json"
+local base64 = require "spec.support.base64"
 local batches = require "spec.support.batches"
 local expect = require "spec.support.expect"
 
@@ -28,28 +29,12 @@ local codes = {
   InvalidTimestampException = "INVALID_TIMESTAMP",
 }
 
-local alphabet =
-  "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-
-local function from_base64(text)
-  local bytes, bits, count = {}, 0, 0
-  for char in text:gmatch("[^=]") do
-    bits = bits << 6 | assert(alphabet:find(char, 1, true)) - 1
-    count = count + 6
-    if count >= 8 then
-      count = count - 8
-      bytes[#bytes + 1] = string.char(bits >> count & 0xFF)
-    end
-  end
-  return table.concat(bytes)
-end
-
 -- Bytes as a case's lines have them.
 local function from_line(bytes)
   if bytes == json.null then
     return nil
   elseif type(bytes) == "table" then
-    return bytes.b64 and from_base64(bytes.b64) or bytes.rep:rep(bytes.n)
+    return bytes.b64 and base64.decode(bytes.b64) or bytes.rep:rep(bytes.n)
   end
   return bytes
 end

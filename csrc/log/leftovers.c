@@ -1,9 +1,6 @@
 /* leftovers -- ending a swap of segments that was cut short, or undoing it. */
 #include "log/leftovers.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "base/check.h"
 
 #include "base/poison.h"
@@ -360,27 +357,39 @@ mk_status mk_leftovers_run(const mk_leftovers *plan, mk_vfs *vfs,
     return status;
 }
 
+/* What is told of a log by its stage. */
+static const char *stage_text(mk_file_stage stage)
+{
+    switch (stage) {
+    case MK_STAGE_DELETED:
+        return "a source that was given up";
+    case MK_STAGE_CLEANED:
+        return "rewritten, perhaps in part";
+    case MK_STAGE_SWAP:
+        return "rewritten";
+    case MK_STAGE_FINAL:
+        break;
+    }
+    return "a segment";
+}
+
 mk_status mk_leftovers_fail(const mk_leftovers *plan, const char *directory,
                             mk_error *err)
 {
-    char found[256] = "";
-    size_t used = 0;
+    mk_status status =
+        mk_fail_at(err, MK_SWAP_AMBIGUOUS, directory, -1,
+                   "%s has the remains of a swap of segments, of which neither "
+                   "the old nor the new ones can be proved to be complete",
+                   directory);
 
     for (size_t i = 0; i < plan->proof.file_count; i++) {
-        char name[64];
+        mk_file_name file = plan->proof.files[i];
+        char path[MK_PATH_MAX];
 
-        if (plan->proof.files[i].role != MK_ROLE_LOG) continue;
-        if (plan->proof.files[i].stage == MK_STAGE_FINAL) continue;
-        mk_name_write(name, sizeof name, plan->proof.files[i]);
-        if (used + strlen(name) + 8 >= sizeof found) {
-            snprintf(found + used, sizeof found - used, " ...");
-            break;
+        if (file.role != MK_ROLE_LOG || file.stage == MK_STAGE_FINAL) continue;
+        if (mk_name_file(path, sizeof path, directory, file, NULL) == MK_OK) {
+            mk_error_add_found(err, path, stage_text(file.stage), NULL);
         }
-        used += (size_t)snprintf(found + used, sizeof found - used, "%s%s",
-                                 used > 0 ? " " : "", name);
     }
-    return mk_fail_at(err, MK_SWAP_AMBIGUOUS, directory, -1,
-                      "%s has the remains of a swap of segments in which "
-                      "neither the old nor the new ones are complete: %s",
-                      directory, found);
+    return status;
 }

@@ -18,6 +18,7 @@
 #include "log/evidence.h"
 #include "log/inventory.h"
 #include "log/renew.h"
+#include "store/checkpoint_file.h"
 
 #include "base/poison.h"
 
@@ -29,9 +30,10 @@ typedef struct recovery {
     mk_evidence evidence;
     int64_t done, total; /* Bytes to check. */
     mk_scratch scratch;
-    bool checked;    /* Something had to be read. */
-    bool cut;        /* The active segment's file is longer than its log. */
-    bool ends_early; /* Segments behind damage were left aside. */
+    bool checked;        /* Something had to be read. */
+    bool cut;            /* The active segment's file is longer than its log. */
+    bool ends_early;     /* Segments behind damage were left aside. */
+    int64_t kafka_start; /* From the checkpoint beside the log; -1: none. */
 } recovery;
 
 /* ---- What is there ---- */
@@ -126,6 +128,12 @@ static mk_status fail_damaged(const mk_log *log, const mk_segment *segment,
                             "%s has messages of an old format at position "
                             "%" PRId64 ", which are not read yet",
                             path, segment->log_bytes);
+    } else if (end == MK_SCAN_OVERFLOW) {
+        status = mk_fail_at(err, MK_UNSUPPORTED, path, segment->log_bytes,
+                            "%s has offsets from position %" PRId64
+                            " on that its base offset can't reach; it is not "
+                            "split yet",
+                            path, segment->log_bytes);
     } else {
         status = mk_fail_at(err, MK_CORRUPT_SEGMENT, path, segment->log_bytes,
                             "%s is damaged at position %" PRId64
@@ -163,7 +171,9 @@ static mk_status check_segment(recovery *r, mk_segment *segment, bool last,
     if (status != MK_OK) return status;
     /* Below the recovery point it was rewritten, and is stable all the same. */
     if (last || segment->next_offset > r->evidence.believed) r->checked = true;
-    if (end == MK_SCAN_OLD) return fail_damaged(r->log, segment, end, err);
+    if (end == MK_SCAN_OLD || (end == MK_SCAN_OVERFLOW && !r->log->read_only)) {
+        return fail_damaged(r->log, segment, end, err);
+    }
     *sound = end == MK_SCAN_WHOLE;
     if (*sound || (r->log->read_only && !last)) return MK_OK;
     if (last) {
@@ -296,6 +306,11 @@ static void find_bounds(recovery *r)
     if (log->log_end_offset < log->log_start_offset) {
         log->log_end_offset = log->log_start_offset;
     }
+    /* One beyond the end of the log is some other log's. */
+    if (log->log_start_offset < r->kafka_start &&
+        r->kafka_start <= log->log_end_offset) {
+        log->log_start_offset = r->kafka_start;
+    }
     if (log->segment_count == 0) log->log_start_offset = log->log_end_offset;
 }
 
@@ -420,9 +435,14 @@ mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
     mk_rewritten rewritten;
     mk_status status;
 
+    r.kafka_start = -1;
     mk_scratch_init(&r.scratch, &log->heap);
     log->stats.lost_from_offset = log->stats.lost_to_offset = -1;
     status = mk_evidence_load(&r.evidence, log, err);
+    if (status == MK_OK) {
+        status = mk_checkpoint_find(log->vfs, &log->heap, log->directory,
+                                    MK_NAME_KAFKA_STARTS, &r.kafka_start, err);
+    }
     if (status == MK_OK) status = mk_inventory_take(log, &rewritten, err);
     if (status == MK_OK) {
         mk_evidence_forget(&r.evidence, rewritten.from, rewritten.to);

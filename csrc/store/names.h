@@ -21,6 +21,9 @@
 #define MK_NAME_RESERVE  "minikafka.reserve"
 #define MK_NAME_UNPROVEN "minikafka.unproven"
 
+/* Kafka's log starts of all partitions, in the directory above. */
+#define MK_NAME_KAFKA_STARTS "log-start-offset-checkpoint"
+
 /* Kafka's marker, in the directory above, of a clean end of all partitions. */
 #define MK_NAME_KAFKA_CLEAN ".kafka_cleanshutdown"
 

@@ -441,9 +441,12 @@ static void test_the_error_names_what_there_is(void **state)
     assert_int_equal(mk_leftovers_fail(&plan, "/logs/t-0", &err),
                      MK_SWAP_AMBIGUOUS);
     assert_string_equal(err.path, "/logs/t-0");
-    assert_non_null(strstr(
-        err.message,
-        "00000000000000000000.log.cleaned 00000000000000000000.log.deleted"));
+    assert_int_equal(err.found_count, 2);
+    assert_string_equal(err.found[0].path,
+                        "/logs/t-0/00000000000000000000.log.cleaned");
+    assert_string_equal(err.found[1].path,
+                        "/logs/t-0/00000000000000000000.log.deleted");
+    assert_string_equal(err.found[1].what, "a source that was given up");
     mk_leftovers_deinit(&plan);
     free_names(&names);
 }

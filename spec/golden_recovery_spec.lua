@@ -1,0 +1,173 @@
+-- What Apache Kafka leaves behind after a crash, and what it makes of that when
+-- it starts again: from each of these directories our files end as Kafka's do,
+-- but for the cases that docs/recovery.md names.
+
+local minikafka = require "minikafka"
+local tmp = require "spec.support.tmp"
+local collector = require "spec.support.collector"
+local json = require "spec.support.json"
+local base64 = require "spec.support.base64"
+local expect = require "spec.support.expect"
+
+local folder = "spec/data/golden-recovery/"
+
+-- Where we end otherwise, and how: an error that opening raises (and then no
+-- file is changed), or the files that are not Kafka's, and those that are not
+-- once it is opened again. The page has this list.
+local differences = {
+  ["rec-bad-index"] = { files = "0.index" },
+  ["rec-bad-timeindex"] = { files = "0.timeindex" },
+  ["rec-flip-below-point"] = { code = "CORRUPT_SEGMENT" },
+  ["rec-flip-clean"] = { code = "CORRUPT_SEGMENT" },
+  ["rec-flip-first"] = { code = "CORRUPT_SEGMENT" },
+  ["rec-no-timeindex"] = { files = "0.timeindex" },
+  ["rec-odd-index"] = { files = "0.index" },
+  ["rec-overflow-split"] = { code = "UNSUPPORTED" },
+  ["rec-start-beyond-end"] = { files = "0.index 0.log 0.timeindex 6.index"
+    .. " 6.log 6.timeindex 12.index 12.log 12.timeindex 500.index 500.log"
+    .. " 500.timeindex" },
+  ["rec-start-checkpoint"] = { files = "",
+    later = "0.index 0.log 0.timeindex" },
+  ["rec-torn-clean"] = { files = "12.index 12.log" },
+  ["rec-torn-clean-2"] = { files = "12.log" },
+  ["rec-torn-middle"] = { code = "CORRUPT_SEGMENT" },
+  ["rec-zero-tail-clean"] = { files = "12.log" },
+  ["swap-index-only"] = { files = "0.index" },
+}
+
+local words = { ["true"] = true, ["false"] = false }
+
+local function options_of(line)
+  local options = { clock = minikafka.ManualClock(line.now) }
+  for name, text in pairs(line.set) do
+    local value = words[text]
+    if value == nil then
+      value = math.tointeger(tonumber(text)) or text
+    end
+    options[name:gsub("%.", "_")] = value
+  end
+  options.cleanup_policy = nil -- Nothing is cleaned here.
+  return options
+end
+
+-- Put Kafka's directory on the disk. Returns the case: the log's directory, how
+-- to open it, and Kafka's files afterwards, by name.
+local function unpack_case(name)
+  local root = tmp.dir()
+  local case = { dir = root .. "/t-0", after = {} }
+  assert(os.execute("mkdir '" .. case.dir .. "'"))
+  for line in json.lines(folder .. name .. ".jsonl") do
+    if line.set then
+      case.options = options_of(line)
+    else
+      local before = line.before and base64.decode(line.before)
+      local after = line.same and before
+        or line.after and base64.decode(line.after)
+      if before then
+        tmp.write(root .. "/" .. line.name, before)
+      end
+      case.after[line.name:match("^t%-0/(.*)") or line.name] = after or nil
+    end
+  end
+  return case
+end
+
+local suffixes = { log = true, index = true, timeindex = true }
+
+-- Names of files that are not Kafka's, in order, without their zeros.
+local function compare(case)
+  local names, bases, differing = {}, {}, {}
+  for name in pairs(case.after) do
+    names[name] = true
+  end
+  for _, name in ipairs(tmp.list(case.dir)) do
+    names[name] = suffixes[name:match("^%d+%.(%l+)")]
+  end
+  for name in pairs(names) do
+    if case.after[name] ~= tmp.read(case.dir .. "/" .. name) then
+      local base, suffix = name:match("^(%d+)(.*)")
+      differing[#differing + 1] = ("%d%s"):format(base, suffix)
+      bases[differing[#differing]] = name
+    end
+  end
+  table.sort(differing, function(a, b) return bases[a] < bases[b] end)
+  return table.concat(differing, " ")
+end
+
+local function cases()
+  local names = {}
+  for _, name in ipairs(tmp.list(folder)) do
+    names[#names + 1] = name:match("^(.*)%.jsonl$")
+  end
+  return names
+end
+
+-- Every record, so that all that is left of the log is read.
+local function read_all(log)
+  local count = 0
+  for _ in log:records() do
+    count = count + 1
+  end
+  return count
+end
+
+describe("What Kafka left", function()
+  setup(collector.relax)
+  teardown(collector.restore)
+  after_each(tmp.clean)
+
+  for _, name in ipairs(cases()) do
+    local difference = differences[name] or { files = "" }
+
+    if difference.code then
+      it("is refused, and stays as it is: " .. name, function()
+        local case = unpack_case(name)
+        local before = tmp.fingerprint(case.dir)
+        expect.error(difference.code, minikafka.open, case.dir, case.options)
+        os.remove(case.dir .. "/minikafka.lock")
+        assert.equal(before, tmp.fingerprint(case.dir))
+        case.options.read_only = true
+        local log <close> = minikafka.open(case.dir, case.options)
+        assert(read_all(log) > 0)
+      end)
+    else
+      it("ends as Kafka has it: " .. name, function()
+        local case = unpack_case(name)
+        local log = minikafka.open(case.dir, case.options)
+        local count = read_all(log)
+        log:close()
+        assert.equal(difference.files, compare(case))
+        local again <close> = minikafka.open(case.dir, case.options)
+        assert.equal(count, read_all(again))
+        assert.equal(difference.later or difference.files, compare(case))
+      end)
+    end
+  end
+
+  it("has a log start that a checkpoint beside it tells of", function()
+    local case = unpack_case("rec-start-checkpoint")
+    local log <close> = minikafka.open(case.dir, case.options)
+    assert.equal(7, log.log_start_offset)
+  end)
+
+  it("keeps the log where the checkpoint is beyond its end", function()
+    local case = unpack_case("rec-start-beyond-end")
+    local log <close> = minikafka.open(case.dir, case.options)
+    assert.equal(0, log.log_start_offset)
+    assert.equal(18, log.log_end_offset)
+  end)
+
+  it("is told on the page about recovery, each difference of it", function()
+    local page = assert(tmp.read("docs/recovery.md"))
+    local told = {}
+    for name in page:gmatch("\n| `([rs][%w-]+)`") do
+      assert(not told[name], name)
+      told[name] = true
+    end
+    for name in pairs(differences) do
+      assert(told[name], name .. " is not told")
+      told[name] = nil
+    end
+    assert.is_nil(next(told))
+  end)
+end)
