@@ -48,8 +48,22 @@ local function has_records(wanted)
   end
 end
 
+-- What a copy of the log holds, or nil where there is none.
+local function records_of_copy(disk)
+  local done, copy = pcall(minikafka.open, "/backup/orders-0",
+    { io = disk, read_only = true })
+  if not done then
+    assert(minikafka.is_error(copy, "NOT_FOUND"), copy)
+    return nil
+  end
+  local records = records_of(copy)
+  copy:close()
+  return records
+end
+
 -- Each thing: what it is called, how it is done, with which options the log is
--- open, and how a log is told in which it is done.
+-- open, and how a log (or its disk) is told in which it is done. `is_half`
+-- tells what is neither done nor not done, beyond what is so for all.
 local things = {
   { "`open` of a new log", new = true, act = function() end,
     kept = function() return true end },
@@ -100,6 +114,13 @@ local things = {
   { "the compacted log after `LogCompactor:compact`", act = function(log)
     minikafka.LogCompactor():compact(log)
   end, kept = has_records("1:b=1 2:a=2 3:c=1") },
+  { "the copy after `copy_to`", act = function(log)
+    log:copy_to("/backup/orders-0")
+  end, kept = function(_, disk)
+    return records_of_copy(disk) == before
+  end, is_half = function(disk)
+    return (records_of_copy(disk) or before) ~= before
+  end },
 }
 
 -- ---- What is left of it ----
@@ -108,7 +129,7 @@ local things = {
 local function is_kept(thing, state)
   local log = minikafka.open(path, { io = state, create = false })
   local seen = records_of(log)
-  local kept = thing.kept(log)
+  local kept = thing.kept(log, state)
   if thing.part then
     kept = seen:sub(1, #before) == before
   end
@@ -171,7 +192,11 @@ local function is_whole(thing)
       if thing.new then
         return seen == ""
       end
-      return seen:sub(1, #before) == before or thing.kept(log)
+      if thing.is_half and thing.is_half(disk) then
+        return false
+      end
+      return seen == before or thing.kept(log, disk)
+        or thing.part and seen == appended
     end,
   })
 end
