@@ -483,7 +483,11 @@ mk_status mk_log_follow_locked(mk_log *log, mk_error *err)
     int64_t size;
     mk_status status = mk_log_measure_segment(log, active, &size, err);
 
-    if (status != MK_OK || size <= active->log_bytes) return status;
+    if (status == MK_OK && size < active->log_bytes) {
+        status = mk_fail_at(err, MK_NOT_FOUND, log->directory, size,
+                            "the end of %s was cut off", log->directory);
+    }
+    if (status != MK_OK || size == active->log_bytes) return status;
     r.evidence.state.dense_offset = log->dense_offset;
     mk_scratch_init(&r.scratch, &log->heap);
     status = scan_segment(&r, active, size, &end, err);

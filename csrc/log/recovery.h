@@ -29,7 +29,8 @@ MK_NODISCARD mk_status mk_log_measure_segment(mk_log *log,
                                               int64_t *out, mk_error *err);
 
 /* Take in what was appended to a read-only log's active segment since it was
- * looked at. Bytes that are no whole, sound batch are the end for now. */
+ * looked at. Bytes that are no whole, sound batch are the end for now. Errors:
+ * NOT_FOUND (its end was cut off), IO, NO_MEMORY. */
 MK_NODISCARD mk_status mk_log_follow_locked(mk_log *log, mk_error *err);
 
 #endif /* MK_LOG_RECOVERY_H */

@@ -12,7 +12,8 @@
  *  - What is flushed then outlasts a loss of power.
  *
  * The same when the process dies after the operations, and another one opens
- * the log. MK_FAULT_SHARE = n lets only every n-th call fail.
+ * the log. Of two operations only every second call fails, or every n-th with
+ * MK_FAULT_SHARE = n.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,6 +82,7 @@ typedef struct run {
     const way *way;
     const char *what;
     int64_t told; /* Losses. */
+    int copies;
 } run;
 
 static void complain(const run *r, const char *fault)
@@ -249,6 +251,20 @@ static void truncate_some(run *r)
     if (known->durable > offset) known->durable = offset;
 }
 
+static void copy(run *r)
+{
+    char target[40];
+    mk_status status;
+
+    snprintf(target, sizeof target, "/copies/t-%d", r->copies++);
+    status = mk_log_copy_to(r->log, target, NULL, &r->err);
+    /* It reads, and what the disk took away is not there to be read. */
+    if (status == MK_CORRUPT_SEGMENT && r->way->flavour == MK_SIM_REVERTED) {
+        return;
+    }
+    (void)is_done(r, status);
+}
+
 static void reopen(run *r)
 {
     mk_log *log = r->log;
@@ -279,6 +295,7 @@ static const struct {
     {"retain", retain},
     {"compact", compact},
     {"truncate", truncate_some},
+    {"copy", copy},
     {"reopen", reopen},
 };
 
@@ -493,7 +510,7 @@ static void test_one_operation(void **unused)
 
 static void test_two_operations(void **unused)
 {
-    tally sum = {.share = share_of_run(1)};
+    tally sum = {.share = share_of_run(2)};
 
     (void)unused;
     for (size_t a = 0; a < LENGTH(operations); a++) {
