@@ -192,11 +192,9 @@ local function is_whole(thing)
       if thing.new then
         return seen == ""
       end
-      if thing.is_half and thing.is_half(disk) then
-        return false
-      end
-      return seen == before or thing.kept(log, disk)
-        or thing.part and seen == appended
+      assert(not thing.is_half or not thing.is_half(disk), "half a copy")
+      assert(seen == before or thing.kept(log, disk)
+        or thing.part and seen == appended, seen)
     end,
   })
 end
