@@ -423,4 +423,32 @@ describe("what a log has acknowledged", function()
       end }
     assert.truthy(result.distinct > 50)
   end)
+
+  it("never leaves a truncation half done", function()
+    for _, target in ipairs{ 0, 1, 2, 3, 5 } do
+      local result = minikafka.explore{ profile = "hostile", nested = 1,
+        setup = function(disk)
+          local log <close> = minikafka.open("/log", { io = disk })
+          for i = 0, 5 do
+            log:append_kv("key", "value " .. i)
+            if i % 2 == 1 then log:roll() end
+          end
+        end,
+        run = function(disk)
+          local log = minikafka.open("/log", { io = disk })
+          log:truncate_to(target)
+        end,
+        check = function(disk)
+          local log <close> = minikafka.open("/log", { io = disk })
+          local count = 0
+          for offset in log:records() do
+            assert(offset == count)
+            count = count + 1
+          end
+          assert(log.log_end_offset == count)
+          assert(count == 6 or count == target)
+        end }
+      assert.truthy(result.distinct > 10)
+    end
+  end)
 end)

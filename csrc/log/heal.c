@@ -267,7 +267,7 @@ static mk_status make_stable(mk_log *log, mk_error *err)
         }
     }
     if (status != MK_OK) return status;
-    return mk_log_store_state_locked(log, true, err);
+    return mk_log_end_cut_locked(log, err);
 }
 
 /* ---- Healing ---- */

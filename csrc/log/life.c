@@ -111,7 +111,7 @@ static mk_status new_log(const mk_open_options *options, mk_log **out,
     log->read_only = options->read_only;
     log->session = *env->vfs->session;
     log->references = 1;
-    log->cut_offset = log->lost_offset = -1;
+    log->cut_offset = log->cut_to = log->lost_offset = -1;
     mk_mutex_init(&log->mutex);
     mk_condition_init(&log->changed);
     mk_scratch_init(&log->spare, &log->heap);
@@ -150,6 +150,17 @@ static mk_status sync_names(mk_log *log, mk_error *err)
 }
 
 /* Make ready what a writer needs: a sound active segment, open at its end. */
+/* A cut was ended: say so before anything is appended in its place. Without
+ * room for that, nothing can be. */
+static mk_status end_cut(mk_log *log, mk_error *err)
+{
+    mk_status status = mk_log_end_cut_locked(log, err);
+
+    if (!mk_is_no_room(status, err)) return status;
+    mk_log_refuse_locked(log, err);
+    return MK_OK;
+}
+
 static mk_status begin_writing(mk_log *log, int64_t now_ms, mk_error *err)
 {
     mk_status status;
@@ -158,6 +169,7 @@ static mk_status begin_writing(mk_log *log, int64_t now_ms, mk_error *err)
     if (log->segment_count == 0) {
         status =
             mk_log_create_active_locked(log, log->log_end_offset, now_ms, err);
+        if (status == MK_OK && log->cut_to >= 0) return end_cut(log, err);
         if (status != MK_OK || log->state_stale) return status;
         /* That it is ours from the start helps to tell damage after a kill. */
         status = mk_log_store_state_locked(log, false, err);
@@ -171,6 +183,7 @@ static mk_status begin_writing(mk_log *log, int64_t now_ms, mk_error *err)
     }
     if (status != MK_OK) return status;
     mk_log_keep_reserve_locked(log);
+    if (log->cut_to >= 0) return end_cut(log, err);
     if (!log->state_stale) {
         /* An owner who died may have left names that are not stable. */
         if (log->recovery_point.offset < log->log_end_offset) {

@@ -371,6 +371,29 @@ void mk_log_forget_point_locked(mk_log *log)
     };
 }
 
+mk_status mk_log_drop_suffix_locked(mk_log *log, size_t first, mk_error *err)
+{
+    if (log->segment_count <= first) return MK_OK;
+    while (log->segment_count > first) {
+        mk_segment *last = mk_log_active_locked(log);
+        int64_t base_offset = last->base_offset;
+        mk_status status;
+
+        if (!last->sealed) {
+            last->sealed = true;
+            mk_log_unpin_locked(log, last);
+        }
+        mk_log_forget_segments_locked(log, log->segment_count - 1, 1);
+        if (log->read_only) continue;
+        status = mk_segment_unlink(log->vfs, log->directory, base_offset, err);
+        if (status != MK_OK) return status;
+    }
+    if (log->read_only) return MK_OK;
+    /* They have to be gone before the state forgets that they should be. */
+    return mk_vfs_sync_directory(log->vfs, log->directory,
+                                 MK_SYNC_CUT_DIRECTORY, err);
+}
+
 mk_status mk_log_pin_locked(mk_log *log, mk_segment *segment, mk_error *err)
 {
     unsigned flags = 0;
@@ -553,6 +576,8 @@ mk_status mk_log_get_state_locked(const mk_log *log,
     out->end_segment = active->base_offset;
     out->end_position = active->log_bytes;
     out->recovery_point = log->recovery_point;
+    out->cutting = log->cut_to >= 0;
+    if (out->cutting) out->end_offset = log->cut_to;
     for (size_t i = 0; status == MK_OK && i < count; i++) {
         mk_segment_facts facts;
 

@@ -67,6 +67,8 @@ struct mk_log {
     bool set_doubted;    /* ... and other segments may be there than these. */
     int64_t cut_offset;  /* ... as batches from here on were being cut off; -1:
                             they were not. */
+    int64_t cut_to;      /* The state file says that the end is being cut to
+                            this offset; -1: it does not. */
     int64_t lost_offset; /* What is missing begins here; -1: nothing, or told.
                           */
     bool healing;        /* Some thread looks whether it may go on. */
@@ -200,6 +202,12 @@ void mk_log_forget_segments_locked(mk_log *log, size_t first, size_t count);
 
 /* Forget a recovery point inside what was rewritten: it means nothing there. */
 void mk_log_forget_point_locked(mk_log *log);
+
+/* Take the segments from number `first` on out of the set and, in a log that
+ * may write, unlink their files, newest first, and see that the names are gone.
+ * Errors: IO. */
+MK_NODISCARD mk_status mk_log_drop_suffix_locked(mk_log *log, size_t first,
+                                                 mk_error *err);
 
 /* Open and pin a segment's log file. */
 MK_NODISCARD mk_status mk_log_pin_locked(mk_log *log, mk_segment *segment,

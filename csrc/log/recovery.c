@@ -32,6 +32,7 @@ typedef struct recovery {
     mk_scratch scratch;
     bool checked;        /* Something had to be read. */
     bool cut;            /* The active segment's file is longer than its log. */
+    int64_t end_offset;  /* Nothing from there on is the log's. */
     bool ends_early;     /* Segments behind damage were left aside. */
     int64_t kafka_start; /* From the checkpoint beside the log; -1: none. */
 } recovery;
@@ -59,23 +60,67 @@ mk_status mk_log_measure_segment(mk_log *log, const mk_segment *segment,
     return MK_OK;
 }
 
+/* The owner may have died before the name of the state file was stable. What
+ * is unlinked because of it must not go without it. */
+static mk_status settle_state(mk_log *log, mk_error *err)
+{
+    if (log->read_only) return MK_OK;
+    return mk_vfs_sync_directory(log->vfs, log->directory,
+                                 MK_SYNC_RECOVER_DIRECTORY, err);
+}
+
 /* Remove segments that lie wholly below the log start: their removal was cut
  * short. */
 static mk_status drop_below(mk_log *log, int64_t start_offset, mk_error *err)
 {
-    while (log->segment_count > 1 &&
-           log->segments[1]->base_offset <= start_offset) {
+    mk_status status = MK_OK;
+    size_t count = 0;
+
+    while (count + 1 < log->segment_count &&
+           log->segments[count + 1]->base_offset <= start_offset) {
+        count++;
+    }
+    if (count > 0) status = settle_state(log, err);
+    for (; status == MK_OK && count > 0; count--) {
         int64_t base_offset = log->segments[0]->base_offset;
 
         mk_log_forget_segments_locked(log, 0, 1);
-        if (!log->read_only) {
-            mk_status status =
-                mk_segment_unlink(log->vfs, log->directory, base_offset, err);
-
-            if (status != MK_OK) return status;
-        }
+        if (log->read_only) continue;
+        status = mk_segment_unlink(log->vfs, log->directory, base_offset, err);
     }
-    return MK_OK;
+    return status;
+}
+
+/* The state says that the end was being cut off: bring that to its end. What is
+ * left to be cut in the last segment is passed over by the scan. */
+static mk_status finish_cut(recovery *r, mk_error *err)
+{
+    mk_log *log = r->log;
+    mk_state *state = &r->evidence.state;
+    int64_t end_offset = state->end_offset;
+    bool empties = end_offset <= state->log_start_offset;
+    size_t kept = log->segment_count;
+    const mk_segment_facts *facts;
+    mk_status status;
+
+    r->end_offset = INT64_MAX;
+    if (!state->cutting) return MK_OK;
+    while (kept > 0 &&
+           (empties || log->segments[kept - 1]->base_offset > end_offset)) {
+        kept--;
+    }
+    if (empties) state->log_start_offset = end_offset;
+    if (!log->read_only) log->cut_to = end_offset;
+    r->end_offset = end_offset;
+    facts = kept > 0
+                ? mk_state_find(state, log->segments[kept - 1]->base_offset)
+                : NULL;
+    if (facts != NULL && facts->next_offset > end_offset) {
+        mk_state_forget(state, facts->base_offset, facts->base_offset + 1);
+    }
+    status = settle_state(log, err);
+    if (status != MK_OK) return status;
+    return mk_log_drop_suffix_locked(log, kept, err);
 }
 
 /* ---- Checking ---- */
@@ -102,6 +147,7 @@ static mk_status scan_segment(recovery *r, mk_segment *segment, int64_t size,
                          log->config.index_interval_bytes, &r->scratch);
     if (segment == mk_log_active_locked(log)) {
         scan.dense_offset = r->evidence.state.dense_offset;
+        scan.end_offset = r->end_offset;
     }
     while (status == MK_OK && scan.end == MK_SCAN_RUNNING) {
         status = mk_segment_scan_step(&scan, SCAN_BUDGET, err);
@@ -448,6 +494,7 @@ mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
         mk_evidence_forget(&r.evidence, rewritten.from, rewritten.to);
         status = drop_below(log, r.evidence.state.log_start_offset, err);
     }
+    if (status == MK_OK) status = finish_cut(&r, err);
     if (status == MK_OK) {
         status = mk_evidence_weigh(&r.evidence, &r.scratch, err);
     }
@@ -477,7 +524,7 @@ done:
 
 mk_status mk_log_follow_locked(mk_log *log, mk_error *err)
 {
-    recovery r = {.log = log};
+    recovery r = {.log = log, .end_offset = INT64_MAX};
     mk_segment *active = mk_log_active_locked(log);
     mk_scan_end end;
     int64_t size;

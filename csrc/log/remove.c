@@ -147,13 +147,12 @@ static mk_status rescan(mk_log *log, mk_segment *segment, int64_t size,
     return status;
 }
 
-/* Say in the state file that the log ends at `offset`, and that nothing beyond
- * is to be believed. */
+/* Say in the state file that the log is being cut to `offset`: from here on
+ * that is what it comes to, whatever happens. */
 static mk_status announce_cut(mk_log *log, int64_t offset, bool *begun,
                               mk_error *err)
 {
     mk_recovery_point point = log->recovery_point;
-    int64_t end_offset = log->log_end_offset;
     mk_status status;
 
     if (log->recovery_point.offset > offset) {
@@ -165,35 +164,12 @@ static mk_status announce_cut(mk_log *log, int64_t offset, bool *begun,
             .end_position = -1,
         };
     }
-    log->log_end_offset = offset;
+    log->cut_to = offset;
     status = mk_log_replace_state_locked(log, begun, err);
-    log->log_end_offset = end_offset;
-    if (!*begun) log->recovery_point = point;
+    if (*begun) return status;
+    log->cut_to = -1;
+    log->recovery_point = point;
     return status;
-}
-
-/* Remove all segments from number `first` on, newest first. That one is gone is
- * stable before the next one goes, or there might be a gap, and before the
- * state says so: none comes back once others were given its offsets. */
-static mk_status unlink_suffix(mk_log *log, size_t first, mk_error *err)
-{
-    while (log->segment_count > first) {
-        mk_segment *last = mk_log_active_locked(log);
-        int64_t base_offset = last->base_offset;
-        mk_status status;
-
-        if (!last->sealed) {
-            last->sealed = true;
-            mk_log_unpin_locked(log, last);
-        }
-        mk_log_forget_segments_locked(log, log->segment_count - 1, 1);
-        status = mk_segment_unlink(log->vfs, log->directory, base_offset, err);
-        if (status != MK_OK) return status;
-        status = mk_vfs_sync_directory(log->vfs, log->directory,
-                                       MK_SYNC_FLUSH_DIRECTORY, err);
-        if (status != MK_OK) return status;
-    }
-    return MK_OK;
 }
 
 /* Start again, empty, at `offset`. */
@@ -203,7 +179,7 @@ static mk_status empty_at(mk_log *log, int64_t offset, int64_t now_ms,
     mk_status status = announce_cut(log, offset, begun, err);
 
     log->cut_offset = 0;
-    if (status == MK_OK) status = unlink_suffix(log, 0, err);
+    if (status == MK_OK) status = mk_log_drop_suffix_locked(log, 0, err);
     if (status != MK_OK) return status;
     log->log_start_offset = log->log_end_offset = offset;
     log->dense_offset = offset;
@@ -287,7 +263,7 @@ static mk_status cut_at(mk_log *log, int64_t offset, int64_t now_ms,
     mk_log_unpin_locked(log, last);
     if (status == MK_OK) log->cut_offset = fresh->next_offset;
     if (status == MK_OK) status = announce_cut(log, offset, begun, err);
-    if (status == MK_OK) status = unlink_suffix(log, keep, err);
+    if (status == MK_OK) status = mk_log_drop_suffix_locked(log, keep, err);
     if (status != MK_OK) {
         mk_segment_free(fresh);
         return status;
@@ -318,7 +294,7 @@ mk_status mk_log_cut_end_locked(mk_log *log, int64_t offset, int64_t now_ms,
     log->generation++;
     log->cuts++;
     /* That syncs the names, too. */
-    if (status == MK_OK) status = mk_log_store_state_locked(log, true, err);
+    if (status == MK_OK) status = mk_log_end_cut_locked(log, err);
     if (status != MK_OK && begun) {
         mk_log_refuse_locked(log, err);
     } else {

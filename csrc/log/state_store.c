@@ -81,3 +81,14 @@ mk_status mk_log_store_state_locked(mk_log *log, bool durable, mk_error *err)
 
     return replace_state(log, durable, &begun, err);
 }
+
+mk_status mk_log_end_cut_locked(mk_log *log, mk_error *err)
+{
+    int64_t cut_to = log->cut_to;
+    mk_status status;
+
+    log->cut_to = -1;
+    status = mk_log_store_state_locked(log, true, err);
+    if (status != MK_OK) log->cut_to = cut_to;
+    return status;
+}

@@ -15,6 +15,9 @@ MK_NODISCARD mk_status mk_log_store_state_locked(mk_log *log, bool durable,
 MK_NODISCARD mk_status mk_log_replace_state_locked(mk_log *log, bool *begun,
                                                    mk_error *err);
 
+/* The same, durably, once nothing is being cut off any more. */
+MK_NODISCARD mk_status mk_log_end_cut_locked(mk_log *log, mk_error *err);
+
 /* Keep room for a state on a disk that fills up, as far as there is some. */
 void mk_log_keep_reserve_locked(mk_log *log);
 

@@ -38,7 +38,9 @@
     X(SEAL_LOG)          /* The same, before another one follows. */     \
     X(SEAL_DIRECTORY)    /* ... and its name, if that is new. */         \
     X(FLUSH_DIRECTORY)   /* The names of new segments, by flush. */      \
+    X(RECOVER_DIRECTORY) /* The state's, before it is acted upon. */     \
     X(CREATE_PARENT)     /* The name of a new partition directory. */    \
+    X(CUT_DIRECTORY)     /* The names of segments that were cut off. */  \
     X(TRUNCATE_LOG)      /* A log whose tail was cut off. */             \
     X(REPLACE_FILE)      /* A small file, before it takes its name. */   \
     X(REPLACE_DIRECTORY) /* ... and the directory after it did. */       \

@@ -19,6 +19,7 @@ void mk_segment_scan_init(mk_segment_scan *scan, mk_segment *segment,
         .file_size = file_size,
         .index_interval_bytes = index_interval_bytes,
         .dense_offset = INT64_MAX,
+        .end_offset = INT64_MAX,
         .scratch = scratch,
     };
 }
@@ -43,6 +44,7 @@ static mk_scan_end judge(const mk_segment_scan *scan, const uint8_t *bytes,
         batch->base_offset > scan->dense_offset) {
         return MK_SCAN_DAMAGED; /* The checksum does not cover the offset. */
     }
+    if (mk_batch_last_offset(batch) >= scan->end_offset) return MK_SCAN_DAMAGED;
     if (!mk_batch_checksum_agrees(bytes, batch)) return MK_SCAN_DAMAGED;
     if (!mk_segment_fits(segment, mk_batch_last_offset(batch))) {
         return MK_SCAN_OVERFLOW;

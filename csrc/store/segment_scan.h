@@ -31,14 +31,15 @@ typedef struct mk_segment_scan {
     int64_t file_size;
     int64_t index_interval_bytes;
     int64_t dense_offset; /* A gap that reaches beyond it is damage. */
+    int64_t end_offset;   /* So is a batch that reaches beyond this one. */
     mk_scan_watch watch;  /* May be left out. */
     mk_scratch *scratch;  /* Borrowed. */
     mk_scan_end end;
 } mk_segment_scan;
 
 /* Begin a scan of `file`, which is `file_size` bytes long, behind what the
- * segment has noted already. Gaps between batches are fine, unless the caller
- * sets `dense_offset`. */
+ * segment has noted already. Gaps between batches are fine, and so is every
+ * offset, unless the caller sets `dense_offset` and `end_offset`. */
 void mk_segment_scan_init(mk_segment_scan *scan, mk_segment *segment,
                           mk_file *file, int64_t file_size,
                           int64_t index_interval_bytes, mk_scratch *scratch);

@@ -6,6 +6,7 @@
  *     dense <offset from which on batches follow without gaps>
  *     end <offset> <segment> <size of its log>
  *     flushed <offset> <segment> <batch position> <end position> <checksum>
+ *     cutting                       (only while the end is cut off)
  *     segment <base> <next> <size> <max time> <its offset> \
  *             <first time> <offset entries> <time entries> <checksum>
  *     ... one line a segment, ascending
@@ -27,6 +28,7 @@
 #include "base/poison.h"
 
 #define HEAD          "minikafka state 1\n"
+#define CUTTING       "cutting\n"
 #define LINE_SIZE_MAX 256u
 #define FILE_SIZE_MAX (64u << 20)
 #define FACT_COUNT    8
@@ -121,7 +123,7 @@ bool mk_state_equals(const mk_state *a, const mk_state *b)
     if (a->log_start_offset != b->log_start_offset ||
         a->dense_offset != b->dense_offset || a->end_offset != b->end_offset ||
         a->end_segment != b->end_segment ||
-        a->end_position != b->end_position ||
+        a->end_position != b->end_position || a->cutting != b->cutting ||
         a->facts_count != b->facts_count ||
         !point_equals(&a->recovery_point, &b->recovery_point)) {
         return false;
@@ -211,6 +213,7 @@ static mk_status parse(mk_state *state, const char *text, size_t size,
     uint32_t sum = 0;
 
     *good = parse_head(&text, state);
+    state->cutting = *good && mk_text_take_word(&text, CUTTING);
     while (*good && mk_text_take_word(&text, "segment")) {
         mk_segment_facts facts;
         mk_status status;
@@ -284,10 +287,11 @@ static size_t print_head(const mk_state *state, char *out, size_t size)
         out, size,
         HEAD "start %" PRId64 "\ndense %" PRId64 "\nend %" PRId64 " %" PRId64
              " %" PRId64 "\nflushed %" PRId64 " %" PRId64 " %" PRId64
-             " %" PRId64 " %08" PRIx32 "\n",
+             " %" PRId64 " %08" PRIx32 "\n%s",
         state->log_start_offset, state->dense_offset, state->end_offset,
         state->end_segment, state->end_position, point->offset, point->segment,
-        point->batch_position, point->end_position, point->checksum);
+        point->batch_position, point->end_position, point->checksum,
+        state->cutting ? CUTTING : "");
 }
 
 static size_t print_segment(const mk_segment_facts *facts, char *out,
