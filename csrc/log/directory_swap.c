@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "log/state_store.h"
 #include "log/swap_decision.h"
 
 #include "base/poison.h"

@@ -223,6 +223,13 @@ MK_NODISCARD mk_status mk_log_load_indexes_locked(mk_log *log,
                                                   mk_segment *segment,
                                                   mk_error *err);
 
+/* Write index entries that a segment's files lack. If the disk is full they go
+ * on lacking them: an index is made anew where it is needed. Errors: IO,
+ * NO_MEMORY. */
+MK_NODISCARD mk_status mk_log_write_indexes_locked(mk_log *log,
+                                                   mk_segment *segment,
+                                                   mk_error *err);
+
 /* Sum of all segments' sizes. */
 int64_t mk_log_size_bytes_locked(const mk_log *log);
 
@@ -231,21 +238,7 @@ void mk_log_describe_segment_locked(const mk_log *log, size_t i,
 
 void mk_log_get_info_locked(const mk_log *log, mk_log_info *out);
 
-/* ---- State ---- */
-
-/* Put together the state of the log as if it had these segments. The caller
- * releases it with mk_state_deinit(). Errors: NO_MEMORY. */
-MK_NODISCARD mk_status mk_log_get_state_locked(const mk_log *log,
-                                               mk_segment *const *segments,
-                                               size_t count, mk_state *out,
-                                               mk_error *err);
-
-/* Write index entries that a segment's files lack. If the disk is full they go
- * on lacking them: an index is made anew where it is needed. Errors: IO,
- * NO_MEMORY. */
-MK_NODISCARD mk_status mk_log_write_indexes_locked(mk_log *log,
-                                                   mk_segment *segment,
-                                                   mk_error *err);
+/* ---- Invariants ---- */
 
 /* Check the invariants above. */
 void mk_log_check_invariants_locked(const mk_log *log);

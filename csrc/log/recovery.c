@@ -18,6 +18,7 @@
 #include "log/evidence.h"
 #include "log/inventory.h"
 #include "log/renew.h"
+#include "log/state_store.h"
 #include "store/checkpoint_file.h"
 
 #include "base/poison.h"

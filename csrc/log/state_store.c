@@ -8,6 +8,44 @@
 #define STATE_LINE_SIZE 128 /* Hardly a segment takes more in the state. */
 #define PAGE_SIZE       4096
 
+/* Has the segment grown past the recovery point? What is known of the rest is
+ * no help to a recovery, which has to read it. */
+static bool is_passed(const mk_recovery_point *point,
+                      const mk_segment_facts *facts)
+{
+    return point->segment == facts->base_offset &&
+           point->then.base_offset == facts->base_offset &&
+           point->offset < facts->next_offset;
+}
+
+mk_status mk_log_get_state_locked(const mk_log *log,
+                                  mk_segment *const *segments, size_t count,
+                                  mk_state *out, mk_error *err)
+{
+    const mk_segment *active = segments[count - 1];
+    mk_status status = MK_OK;
+
+    mk_state_init(out, &log->heap);
+    out->log_start_offset = log->log_start_offset;
+    out->dense_offset = log->dense_offset;
+    out->end_offset = log->log_end_offset;
+    out->end_segment = active->base_offset;
+    out->end_position = active->log_bytes;
+    out->recovery_point = log->recovery_point;
+    out->cutting = log->cut_to >= 0;
+    if (out->cutting) out->end_offset = log->cut_to;
+    for (size_t i = 0; status == MK_OK && i < count; i++) {
+        mk_segment_facts facts;
+
+        mk_segment_get_facts(segments[i], &facts);
+        if (is_passed(&log->recovery_point, &facts)) {
+            facts = log->recovery_point.then;
+        }
+        status = mk_state_add(out, &facts, err);
+    }
+    return status;
+}
+
 /* Room for a state of so many segments, and for its name. */
 static int64_t reserve_size(size_t segment_count)
 {

@@ -6,6 +6,13 @@
 
 #include "log/log.h"
 
+/* Put together the state of the log as if it had these segments. The caller
+ * releases it with mk_state_deinit(). Errors: NO_MEMORY. */
+MK_NODISCARD mk_status mk_log_get_state_locked(const mk_log *log,
+                                               mk_segment *const *segments,
+                                               size_t count, mk_state *out,
+                                               mk_error *err);
+
 /* Write the log's state file; with `durable`, on stable storage. On a full disk
  * the reserve is given up for it. Errors: IO, NO_MEMORY. */
 MK_NODISCARD mk_status mk_log_store_state_locked(mk_log *log, bool durable,
