@@ -196,9 +196,7 @@ static bool use_window(mk_posix_file *file, int64_t position, size_t size)
     int64_t end = position + (int64_t)size;
 
     if (size > SMALL_SIZE || tail->sync_run >= SYNC_RUN) return false;
-    if (tail->mode != MK_TAIL_AUTO && tail->mode != MK_TAIL_MAPPED) {
-        return false;
-    }
+    if (tail->mode < MK_TAIL_AUTO) return false;
     if (tail->mode == MK_TAIL_AUTO && tail->small_run < SMALL_RUN) return false;
     if (MK_LIKELY(is_in_window(tail, end) && end <= tail->filled)) return true;
 
@@ -221,6 +219,7 @@ static void note_syncs(mk_posix_tail *tail, size_t size)
 {
     unsigned syncs = atomic_load_explicit(&tail->syncs, memory_order_relaxed);
 
+    if (MK_LIKELY(syncs == tail->syncs_seen && tail->sync_run == 0)) return;
     if (syncs != tail->syncs_seen) {
         tail->syncs_seen = syncs;
         tail->unsynced = 0;

@@ -108,7 +108,7 @@ enum {
     MK_OPEN_MAPPED = 16,   /* Sealed: views may be mapped. */
 };
 
-/* How a tail is written. */
+/* How a tail is written; in this order. */
 typedef enum mk_tail_mode {
     MK_TAIL_PLAIN,  /* One write a commit; the file ends with it. */
     MK_TAIL_AHEAD,  /* One write a commit; where many are synced, zeros follow
