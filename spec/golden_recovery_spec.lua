@@ -22,7 +22,6 @@ local differences = {
   ["rec-flip-first"] = { code = "CORRUPT_SEGMENT" },
   ["rec-no-timeindex"] = { files = "0.timeindex" },
   ["rec-odd-index"] = { files = "0.index" },
-  ["rec-overflow-split"] = { code = "UNSUPPORTED" },
   ["rec-start-beyond-end"] = { files = "0.index 0.log 0.timeindex 6.index"
     .. " 6.log 6.timeindex 12.index 12.log 12.timeindex 500.index 500.log"
     .. " 500.timeindex" },

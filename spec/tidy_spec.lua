@@ -23,6 +23,7 @@ local TESTED_BY = {
   ["os/posix"] = "spec/c/test_file_posix.c",
   ["os/thread"] = "spec/c/test_vfs_posix.c",
   ["os/vfs"] = "spec/c/test_vfs_sim.c",
+  ["store/staged_file"] = "spec/c/test_segment_swap.c",
   ["store/text_words"] = "spec/c/test_state_file.c",
   ["log/swap_proof"] = "spec/c/test_leftovers.c",
   ["log/copy_end"] = "spec/c/test_copy.c",

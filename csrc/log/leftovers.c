@@ -2,6 +2,7 @@
 #include "log/leftovers.h"
 
 #include "base/check.h"
+#include "store/staged_file.h"
 
 #include "base/poison.h"
 
@@ -327,22 +328,15 @@ void mk_leftovers_deinit(mk_leftovers *plan)
 static mk_status run_step(const mk_leftovers_step *step, mk_vfs *vfs,
                           const char *directory, mk_error *err)
 {
-    char path[MK_PATH_MAX];
-    char to[MK_PATH_MAX];
-    mk_file_name target = step->file;
-    mk_status status;
-
-    if (step->action == MK_LEFTOVERS_SYNC) {
+    switch (step->action) {
+    case MK_LEFTOVERS_SYNC:
         return mk_vfs_sync_directory(vfs, directory, step->sync, err);
+    case MK_LEFTOVERS_UNLINK:
+        return mk_staged_file_unlink(vfs, directory, step->file, err);
+    case MK_LEFTOVERS_RENAME:
+        break;
     }
-    status = mk_name_file(path, sizeof path, directory, step->file, err);
-    if (status != MK_OK) return status;
-    if (step->action == MK_LEFTOVERS_UNLINK) {
-        return mk_vfs_unlink(vfs, path, err);
-    }
-    target.stage = step->to;
-    status = mk_name_file(to, sizeof to, directory, target, err);
-    return status == MK_OK ? mk_vfs_rename(vfs, path, to, err) : status;
+    return mk_staged_file_rename(vfs, directory, step->file, step->to, err);
 }
 
 mk_status mk_leftovers_run(const mk_leftovers *plan, mk_vfs *vfs,

@@ -18,6 +18,7 @@
 #include "log/evidence.h"
 #include "log/inventory.h"
 #include "log/renew.h"
+#include "log/segment_split.h"
 #include "log/state_store.h"
 #include "store/checkpoint_file.h"
 
@@ -34,6 +35,7 @@ typedef struct recovery {
     bool checked;        /* Something had to be read. */
     bool cut;            /* The active segment's file is longer than its log. */
     int64_t end_offset;  /* Nothing from there on is the log's. */
+    bool split;          /* A segment was split: all is to be found anew. */
     bool ends_early;     /* Segments behind damage were left aside. */
     int64_t kafka_start; /* From the checkpoint beside the log; -1: none. */
 } recovery;
@@ -175,12 +177,6 @@ static mk_status fail_damaged(const mk_log *log, const mk_segment *segment,
                             "%s has messages of an old format at position "
                             "%" PRId64 ", which are not read yet",
                             path, segment->log_bytes);
-    } else if (end == MK_SCAN_OVERFLOW) {
-        status = mk_fail_at(err, MK_UNSUPPORTED, path, segment->log_bytes,
-                            "%s has offsets from position %" PRId64
-                            " on that its base offset can't reach; it is not "
-                            "split yet",
-                            path, segment->log_bytes);
     } else {
         status = mk_fail_at(err, MK_CORRUPT_SEGMENT, path, segment->log_bytes,
                             "%s is damaged at position %" PRId64
@@ -189,6 +185,15 @@ static mk_status fail_damaged(const mk_log *log, const mk_segment *segment,
     }
     if (err != NULL) err->offset = segment->next_offset;
     return status;
+}
+
+static mk_status split_segment(mk_log *log, mk_segment *segment, bool last,
+                               mk_error *err)
+{
+    size_t i = mk_log_find_segment_locked(log, segment->base_offset);
+    int64_t end = last ? INT64_MAX : log->segments[i + 1]->base_offset;
+
+    return mk_segment_split(log, segment, end, last, err);
 }
 
 /* Bring a segment's facts up to the end of its file. `sound` is false when they
@@ -218,8 +223,10 @@ static mk_status check_segment(recovery *r, mk_segment *segment, bool last,
     if (status != MK_OK) return status;
     /* Below the recovery point it was rewritten, and is stable all the same. */
     if (last || segment->next_offset > r->evidence.believed) r->checked = true;
-    if (end == MK_SCAN_OLD || (end == MK_SCAN_OVERFLOW && !r->log->read_only)) {
-        return fail_damaged(r->log, segment, end, err);
+    if (end == MK_SCAN_OLD) return fail_damaged(r->log, segment, end, err);
+    if (end == MK_SCAN_OVERFLOW && !r->log->read_only) {
+        r->split = true;
+        return split_segment(r->log, segment, last, err);
     }
     *sound = end == MK_SCAN_WHOLE;
     if (*sound || (r->log->read_only && !last)) return MK_OK;
@@ -311,7 +318,8 @@ static mk_status check_segments(recovery *r, mk_error *err)
         bool last = i + 1 == log->segment_count;
 
         status = check_segment(r, log->segments[i], last, &sound, err);
-        if (status == MK_OK && !sound && !last) end_before(r, i + 1);
+        if (status != MK_OK || r->split) return status;
+        if (!sound && !last) end_before(r, i + 1);
     }
     r->cut = !sound;
     if (status == MK_OK && log->segment_count > 0) {
@@ -475,8 +483,8 @@ static mk_status plan_total(recovery *r, mk_error *err)
     return MK_OK;
 }
 
-mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
-                         mk_error *err)
+static mk_status recover_once(mk_log *log, const mk_progress *progress,
+                              bool *again, mk_error *err)
 {
     recovery r = {.log = log, .progress = progress};
     mk_rewritten rewritten;
@@ -503,7 +511,8 @@ mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
         status = plan_total(&r, err);
     }
     if (status == MK_OK) status = check_segments(&r, err);
-    if (status != MK_OK) goto done;
+    *again = r.split;
+    if (status != MK_OK || r.split) goto done;
     find_bounds(&r);
     find_point(&r);
     find_dense(&r);
@@ -521,6 +530,18 @@ done:
     mk_evidence_deinit(&r.evidence);
     mk_scratch_deinit(&r.scratch);
     return status;
+}
+
+mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
+                         mk_error *err)
+{
+    for (;;) {
+        bool again = false;
+        mk_status status = recover_once(log, progress, &again, err);
+
+        if (status != MK_OK || !again) return status;
+        mk_log_forget_segments_locked(log, 0, log->segment_count);
+    }
 }
 
 mk_status mk_log_follow_locked(mk_log *log, mk_error *err)

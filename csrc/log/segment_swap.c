@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "log/flush.h"
 #include "log/state_store.h"
 #include "store/rewrite_note.h"
+#include "store/staged_file.h"
 
 #include "base/poison.h"
 
@@ -22,17 +22,7 @@ static const mk_file_role roles[] = {MK_ROLE_LOG, MK_ROLE_OFFSET_INDEX,
 static mk_status rename_file(mk_log *log, mk_file_name name, mk_file_stage to,
                              mk_error *err)
 {
-    char path[MK_PATH_MAX];
-    char target[MK_PATH_MAX];
-    mk_status status =
-        mk_name_file(path, sizeof path, log->directory, name, err);
-
-    name.stage = to;
-    if (status == MK_OK) {
-        status = mk_name_file(target, sizeof target, log->directory, name, err);
-    }
-    if (status != MK_OK) return status;
-    return mk_vfs_rename(log->vfs, path, target, err);
+    return mk_staged_file_rename(log->vfs, log->directory, name, to, err);
 }
 
 /* Rename all files of an output. */
@@ -54,11 +44,9 @@ static mk_status rename_output(mk_log *log, mk_segment *segment,
 /* Unlink a file; that it is missing is fine. */
 static mk_status unlink_file(mk_log *log, mk_file_name name, mk_error *err)
 {
-    char path[MK_PATH_MAX];
     mk_status status =
-        mk_name_file(path, sizeof path, log->directory, name, err);
+        mk_staged_file_unlink(log->vfs, log->directory, name, err);
 
-    if (status == MK_OK) status = mk_vfs_unlink(log->vfs, path, err);
     return status == MK_NOT_FOUND ? MK_OK : status;
 }
 
@@ -96,28 +84,43 @@ static mk_status take_mtime(mk_segment_swap *swap, const mk_segment *last,
     return status;
 }
 
+static mk_status begin(mk_segment_swap *swap, mk_log *log,
+                       const mk_segment *first, const mk_segment *last,
+                       int64_t end, mk_error *err)
+{
+    mk_status status;
+
+    *swap = (mk_segment_swap){
+        .log = log,
+        .first = first->base_offset,
+        .end = end,
+    };
+    mk_scratch_init(&swap->buffer, &log->heap);
+    status = take_mtime(swap, last, err);
+    if (status != MK_OK) return status;
+    return mk_scratch_reserve(&swap->buffer, BUFFER_SIZE, err);
+}
+
 mk_status mk_segment_swap_begin_locked(mk_segment_swap *swap, mk_log *log,
                                        size_t first, size_t count,
                                        mk_error *err)
 {
-    mk_status status = MK_OK;
+    mk_segment **sources = log->segments + first;
+    mk_status status;
 
     MK_ASSERT(log->maintaining);
     MK_ASSERT(count > 0);
     MK_ASSERT(first + count < log->segment_count);
-    *swap = (mk_segment_swap){
-        .log = log,
-        .first = log->segments[first]->base_offset,
-        .end = log->segments[first + count]->base_offset,
-    };
-    mk_scratch_init(&swap->buffer, &log->heap);
-    status = take_mtime(swap, log->segments[first + count - 1], err);
+    status = begin(swap, log, sources[0], sources[count - 1],
+                   sources[count]->base_offset, err);
+    if (status != MK_OK || !log->directory_dirty) return status;
     /* An output must not outlive its sources' names. */
-    if (status == MK_OK && log->directory_dirty) {
-        status = mk_log_flush_locked(log, err);
-    }
-    if (status != MK_OK) return status;
-    return mk_scratch_reserve(&swap->buffer, BUFFER_SIZE, err);
+    mk_mutex_unlock(&log->mutex);
+    status = mk_vfs_sync_directory(log->vfs, log->directory,
+                                   MK_SYNC_FLUSH_DIRECTORY, err);
+    mk_mutex_lock(&log->mutex);
+    if (status != MK_OK) mk_log_doubt_sync_locked(log, err);
+    return status;
 }
 
 static mk_segment *last_output(const mk_segment_swap *swap)
@@ -167,7 +170,7 @@ mk_status mk_segment_swap_add_output(mk_segment_swap *swap, int64_t base_offset,
 
     MK_ASSERT(base_offset < swap->end);
     if (swap->output_count == 0) {
-        MK_ASSERT(base_offset == swap->first);
+        MK_ASSERT(base_offset >= swap->first);
     } else {
         MK_ASSERT(base_offset >= last_output(swap)->next_offset);
         status = mk_segment_swap_finish(swap, err);
@@ -494,6 +497,50 @@ static mk_status prepare(mk_segment_swap *swap, const mk_rewrite_note *note,
     if (status == MK_OK) status = name_swap(swap, err);
     if (status != MK_OK) undo(swap, err);
     return status;
+}
+
+mk_status mk_segment_swap_begin_split(mk_segment_swap *swap, mk_log *log,
+                                      const mk_segment *segment, int64_t end,
+                                      mk_error *err)
+{
+    return begin(swap, log, segment, segment, end, err);
+}
+
+mk_status mk_segment_swap_leave(mk_segment_swap *swap, int64_t source_bytes,
+                                mk_error *err)
+{
+    mk_log *log = swap->log;
+    mk_rewrite_part source = {swap->first, source_bytes, -1, 0};
+    mk_rewrite_note note;
+    mk_status status = MK_OK;
+
+    mk_rewrite_note_init(&note, &log->heap);
+    note.first = swap->first;
+    note.end = swap->end;
+    for (size_t i = 0; status == MK_OK && i < swap->output_count; i++) {
+        status = add_part(&note, swap->outputs[i], true, err);
+    }
+    if (status == MK_OK) {
+        status = mk_rewrite_note_add(&note, &source, false, err);
+    }
+    if (status == MK_OK) {
+        status = mk_rewrite_note_store(&note, log->vfs, log->directory, err);
+    }
+    if (status == MK_OK) status = name_swap(swap, err);
+    mk_rewrite_note_deinit(&note);
+    return status;
+}
+
+void mk_segment_swap_let_go(mk_segment_swap *swap)
+{
+    if (swap->file != NULL) {
+        (void)mk_file_close(swap->file, NULL); /* It is not read again. */
+    }
+    for (size_t i = 0; i < swap->output_count; i++) {
+        mk_segment_free(swap->outputs[i]);
+    }
+    mk_release(&swap->log->heap, swap->outputs);
+    mk_scratch_deinit(&swap->buffer);
 }
 
 mk_status mk_segment_swap_publish_locked(mk_segment_swap *swap, mk_error *err)

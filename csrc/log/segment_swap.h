@@ -75,4 +75,21 @@ MK_NODISCARD mk_status mk_segment_swap_publish_locked(mk_segment_swap *swap,
  * mutex. */
 void mk_segment_swap_deinit(mk_segment_swap *swap);
 
+/* ---- While a log is opened ---- */
+
+/* The same for one segment that is to be split, and whose outputs end below
+ * `end`. It is given back with mk_segment_swap_let_go(), which leaves files as
+ * they are. */
+MK_NODISCARD mk_status mk_segment_swap_begin_split(mk_segment_swap *swap,
+                                                   mk_log *log,
+                                                   const mk_segment *segment,
+                                                   int64_t end, mk_error *err);
+
+/* Do steps (2) and (3); the next look at the directory does the others. */
+MK_NODISCARD mk_status mk_segment_swap_leave(mk_segment_swap *swap,
+                                             int64_t source_bytes,
+                                             mk_error *err);
+
+void mk_segment_swap_let_go(mk_segment_swap *swap);
+
 #endif /* MK_LOG_SEGMENT_SWAP_H */
