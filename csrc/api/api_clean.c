@@ -18,8 +18,9 @@ static mk_status begin_locked(mk_log *log, int64_t now_ms, bool removes,
 {
     mk_status status = mk_log_make_writable_locked(log, err);
 
-    if (log->failed != MK_OK && removes) {
-        return mk_log_begin_removal_locked(log, err);
+    if (log->failed != MK_OK && removes &&
+        mk_log_begin_removal_locked(log, NULL) == MK_OK) {
+        return MK_OK;
     }
     if (status == MK_OK) status = mk_log_begin_maintenance_locked(log, err);
     if (status != MK_OK) return status;

@@ -317,6 +317,10 @@ static mk_status try_to_heal(mk_log *log, mk_error *err)
     mk_log_end_maintenance_locked(log);
     if (status != MK_OK) {
         note_obstacle(log, &obstacle);
+        if (status == MK_NO_MEMORY) {
+            if (err != NULL) *err = obstacle;
+            return status;
+        }
         return mk_log_fail_refusing_locked(log, err);
     }
     log->failed = MK_OK;

@@ -78,6 +78,16 @@ static void prepare_damaged(log_world *world)
     open_log(world);
 }
 
+/* A log that refuses changes, on a disk that is well again. */
+static void prepare_refusing(log_world *world)
+{
+    prepare_segments(world);
+    wrap_fail(&world->wrap, WRAP_fdatasync, 1, EIO);
+    assert_int_equal(mk_log_flush(world->log, &world->err), MK_IO);
+    wrap_heal(&world->wrap);
+    assert_true(stats_of(world).refusing);
+}
+
 /* ---- Acting ---- */
 
 static mk_status open_to_read(log_world *world)
@@ -147,6 +157,47 @@ static mk_status use_an_appender(log_world *world)
     status = mk_appender_flush(appender, &(mk_offset_range){0}, &world->err);
     if (status == MK_OK) return mk_appender_close(appender, &world->err);
     mk_appender_abandon(appender);
+    return status;
+}
+
+static mk_status look_for_more(log_world *world)
+{
+    bool reached;
+    mk_log *log = NULL;
+    mk_status status;
+
+    world->options.read_only = true;
+    status = mk_log_open(world->where, &world->options, &log, &world->err);
+    world->options.read_only = false;
+    if (status != MK_OK) return status;
+    assert_ok(world, mk_vfs_set_mtime(world->wrap.inner,
+                                      file_of(world, "minikafka.state"), 5000,
+                                      &world->err));
+    status = mk_log_wait(log, 99, 0, &reached, &world->err);
+    if (status == MK_OK) status = mk_log_refresh(log, &world->err);
+    mk_log_abandon(log);
+    return status;
+}
+
+static mk_status copy_it(log_world *world)
+{
+    const char *target = path_of(world->disk, "copies");
+    mk_status status = mk_log_copy_to(world->log, target, NULL, &world->err);
+
+    if (status == MK_OK) {
+        remove_all(path_of(world->disk, "copies"));
+    } else {
+        assert_false(exists(path_of(world->disk, "copies")));
+    }
+    return status;
+}
+
+static mk_status verify_it(log_world *world)
+{
+    mk_findings found;
+    mk_status status = mk_log_verify(world->log, NULL, &found, &world->err);
+
+    mk_findings_deinit(&found);
     return status;
 }
 
@@ -289,6 +340,14 @@ static const operation operations[] = {
     {"append and roll", prepare_full, append_one, ALL, ALL "7:f=8 ", false},
     {"append durably", prepare_segments, append_durably, ALL, ALL "7:f=8 ",
      true},
+    {"append when refusing", prepare_refusing, append_one, ALL, ALL "7:f=8 ",
+     false},
+    {"delete when refusing", prepare_refusing, delete_first, ALL,
+     "2:a=3 3:c=4 4:d=5 5:e=6 6:a=7 ", false},
+    {"close when refusing", prepare_refusing, close_it, ALL, ALL, false},
+    {"wait and refresh", prepare_flushed, look_for_more, ALL, ALL, false},
+    {"copy", prepare_opened, copy_it, ALL, ALL, false},
+    {"verify", prepare_opened, verify_it, ALL, ALL, false},
     {"appender", prepare_full, use_an_appender, ALL, ALL "7:f=8 ", false},
     {"roll", prepare_segments, roll_it, ALL, ALL, false},
     {"flush", prepare_segments, flush_it, ALL, ALL, false},
@@ -354,7 +413,8 @@ static void judge_healed(log_world *world, attempt *a, const char *z)
 
     reopen_after_death(world);
     size = strlen(contents(world)) - strlen(z);
-    if (strcmp(world->told + size, z) != 0 || !a->touched) {
+    if (strcmp(world->told + size, z) != 0 ||
+        (!a->touched && a->op->prepare != prepare_refusing)) {
         complain(a, "healed", world->told);
     }
     world->told[size] = '\0';
