@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -411,6 +412,100 @@ static void test_cursors_go_on(void **state)
     mk_cursor_close(cursor);
 }
 
+/* ---- Threads ---- */
+
+#define THREADS 3
+#define APPENDS 60
+
+typedef struct writer {
+    world *w;
+    pthread_t thread;
+    int number;
+    int64_t acked[APPENDS]; /* Offsets of durable appends. */
+    int count, failed;
+} writer;
+
+/* Append durably again and again; what fails is given up. */
+static void *write_on(void *context)
+{
+    writer *own = context;
+    mk_append_options options;
+
+    mk_append_options_default(&options);
+    options.durable = true;
+    for (int i = 0; i < APPENDS; i++) {
+        char value = (char)('a' + own->number);
+        mk_record record = {
+            .value = &value, .value_size = 1, .timestamp_ms = 5};
+        mk_offset_range range;
+
+        if (mk_log_append(own->w->log, &record, 1, &options, &range, NULL) ==
+            MK_OK) {
+            own->acked[own->count++] = range.first;
+        } else {
+            own->failed++;
+        }
+    }
+    return NULL;
+}
+
+/* Is this a record of that writer? */
+static void assert_written(world *w, int64_t offset, int number)
+{
+    mk_cursor_options options;
+    mk_cursor *cursor;
+    mk_record_view view;
+
+    mk_cursor_options_default(&options);
+    options.from = offset;
+    assert_ok(w, mk_cursor_open(w->log, &options, &cursor, &w->err));
+    assert_ok(w, mk_cursor_next(cursor, &view, &w->err));
+    assert_int_equal(view.offset, offset);
+    assert_int_equal(view.value[0], 'a' + number);
+    mk_cursor_close(cursor);
+}
+
+/* Syncs fail now and then while several threads wait for them: the log heals
+ * for all of them, and what was durable for one is there. */
+static void test_threads(void **state)
+{
+    writer writers[THREADS] = {0};
+    world *w = *state;
+    int failed = 0;
+
+    open_log(w);
+    for (int i = 0; i < 8; i++) {
+        mk_sim_fault fault;
+
+        mk_sim_fault_default(&fault);
+        fault.operation = MK_SIM_FDATASYNC;
+        fault.path = "*.log";
+        fault.after = 7 * i + 5;
+        fault.times = 1;
+        assert_ok(w, mk_sim_disk_fail(w->disk, &fault, &w->err));
+    }
+    for (int i = 0; i < THREADS; i++) {
+        writers[i].w = w;
+        writers[i].number = i;
+        assert_int_equal(
+            pthread_create(&writers[i].thread, NULL, write_on, &writers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(writers[i].thread, NULL);
+        failed += writers[i].failed;
+    }
+    assert_true(failed > 0);
+    assert_in_range(stats_of(w).heals, 1, 8);
+    assert_ok(w, mk_sim_disk_crash(w->disk, MK_SIM_LAZY, &w->err));
+    boot(w);
+    open_log(w);
+    for (int i = 0; i < THREADS; i++) {
+        for (int j = 0; j < writers[i].count; j++) {
+            assert_written(w, writers[i].acked[j], i);
+        }
+    }
+}
+
 #define heal_test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -426,6 +521,7 @@ int main(void)
         heal_test(test_a_failed_append_does_not_come_back),
         heal_test(test_flushed_records_are_missed),
         heal_test(test_cursors_go_on),
+        heal_test(test_threads),
     };
 
     return cmocka_run_group_tests_name("heal", tests, NULL, NULL);
