@@ -69,8 +69,8 @@ static mk_status sync_directory(mk_log *log, mk_error *err)
     uint64_t generation = log->generation;
     mk_status status;
 
-    if (!log->directory_dirty) return MK_OK;
-    log->directory_dirty = false;
+    if (!log->directory_dirty && !log->names_inherited) return MK_OK;
+    log->directory_dirty = log->names_inherited = false;
     mk_mutex_unlock(&log->mutex);
     status = mk_vfs_sync_directory(log->vfs, log->directory,
                                    MK_SYNC_FLUSH_DIRECTORY, err);

@@ -149,7 +149,6 @@ static mk_status sync_names(mk_log *log, mk_error *err)
                                  MK_SYNC_FLUSH_DIRECTORY, err);
 }
 
-/* Make ready what a writer needs: a sound active segment, open at its end. */
 /* A cut was ended: say so before anything is appended in its place. Without
  * room for that, nothing can be. */
 static mk_status end_cut(mk_log *log, mk_error *err)
@@ -161,6 +160,7 @@ static mk_status end_cut(mk_log *log, mk_error *err)
     return MK_OK;
 }
 
+/* Make ready what a writer needs: a sound active segment, open at its end. */
 static mk_status begin_writing(mk_log *log, int64_t now_ms, mk_error *err)
 {
     mk_status status;
@@ -185,7 +185,7 @@ static mk_status begin_writing(mk_log *log, int64_t now_ms, mk_error *err)
     mk_log_keep_reserve_locked(log);
     if (log->cut_to >= 0) return end_cut(log, err);
     if (!log->state_stale) {
-        /* An owner who died may have left names that are not stable. */
+        log->names_inherited = true;
         if (log->recovery_point.offset < log->log_end_offset) {
             log->directory_dirty = true;
         }
