@@ -171,8 +171,9 @@ static mk_status begin_writing(mk_log *log, int64_t now_ms, mk_error *err)
             mk_log_create_active_locked(log, log->log_end_offset, now_ms, err);
         if (status == MK_OK && log->cut_to >= 0) return end_cut(log, err);
         if (status != MK_OK || log->state_stale) return status;
-        /* That it is ours from the start helps to tell damage after a kill. */
-        status = mk_log_store_state_locked(log, false, err);
+        /* That it is ours from the start helps to tell damage after a kill. A
+         * log that had begun has a state that must not be lost. */
+        status = mk_log_store_state_locked(log, log->log_end_offset > 0, err);
         if (mk_is_no_room(status, err)) status = MK_OK;
     } else {
         mk_log_close_idle_file_locked(log, mk_log_active_locked(log));

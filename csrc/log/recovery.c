@@ -334,25 +334,37 @@ static mk_status check_segments(recovery *r, mk_error *err)
 
 /* ---- Where the log begins and ends ---- */
 
+/* Does what was found contradict the end in the state? A segment with records
+ * that is not there may be one that a loss of power took, as it was not yet
+ * synced; if it was, its offsets are not given again. */
+static bool contradicts_end(const mk_log *log, const mk_state *state)
+{
+    const mk_segment *active =
+        log->segment_count > 0 ? mk_log_active_locked(log) : NULL;
+    int64_t found = log->log_end_offset > state->log_start_offset
+                        ? log->log_end_offset
+                        : state->log_start_offset;
+
+    if (active == NULL || active->base_offset < state->end_segment) {
+        return state->end_position > 0 && state->recovery_point.offset <= found;
+    }
+    return active->base_offset > state->end_segment ||
+           active->log_bytes != state->end_position;
+}
+
 static void find_bounds(recovery *r)
 {
     mk_log *log = r->log;
     const mk_state *state = &r->evidence.state;
-    const mk_segment *active = NULL;
-    bool end_is_there = r->ends_early;
 
     if (log->segment_count > 0) {
-        active = mk_log_active_locked(log);
         log->log_start_offset = log->segments[0]->base_offset;
-        log->log_end_offset = active->next_offset;
-        end_is_there = end_is_there ||
-                       active->base_offset > state->end_segment ||
-                       (active->base_offset == state->end_segment &&
-                        active->log_bytes != state->end_position);
+        log->log_end_offset = mk_log_active_locked(log)->next_offset;
     }
     /* The state's end counts while nothing contradicts it: it covers offsets
      * that were given and have no batch any more. */
-    if (!end_is_there && log->log_end_offset < state->end_offset) {
+    if (!r->ends_early && !contradicts_end(log, state) &&
+        log->log_end_offset < state->end_offset) {
         log->log_end_offset = state->end_offset;
     }
     if (log->log_start_offset < state->log_start_offset) {
