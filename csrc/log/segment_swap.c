@@ -106,11 +106,13 @@ mk_status mk_segment_swap_begin_locked(mk_segment_swap *swap, mk_log *log,
                                        mk_error *err)
 {
     mk_segment **sources = log->segments + first;
+    mk_error scratch;
     mk_status status;
 
     MK_ASSERT(log->maintaining);
     MK_ASSERT(count > 0);
     MK_ASSERT(first + count < log->segment_count);
+    if (err == NULL) err = &scratch;
     status = begin(swap, log, sources[0], sources[count - 1],
                    sources[count]->base_offset, err);
     if (status != MK_OK || !log->directory_dirty) return status;
