@@ -56,6 +56,27 @@ describe("a log keeps", function()
     assert.equal(54, again.log_end_offset)
   end)
 
+  -- Zeros stand behind its end then, which are nobody's business.
+  each_way("what was synced record by record", function(come_back)
+    local log = open()
+    for i = 1, 40 do
+      log:append({ value = "v" .. i, timestamp_ms = i }, { durable = true })
+    end
+    local before = state.text(state.of(log))
+    assert.equal(0, #log:verify())
+    local reader <close> = open(log.directory, { read_only = true })
+    assert.equal(before, state.text(state.of(reader)))
+    local path = tmp.path()
+    log:copy_to(path)
+    local copy <close> = open(path)
+    assert.equal(before, state.text(state.of(copy)))
+    assert.equal(0, copy:stats().truncated_bytes)
+    local again <close> = come_back(log)
+    assert.equal(before, state.text(state.of(again)))
+    assert.equal(0, #again:verify())
+    assert.equal(40, again:append { value = "next" })
+  end)
+
   each_way("being empty", function(come_back)
     local log = open()
     local again <close> = come_back(log)
