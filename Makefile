@@ -80,7 +80,7 @@ HELP_SRC  := $(wildcard spec/c/support/*.c)
 HOST_SRC  := $(wildcard spec/c/host_*.c)
 BENCH_SRC := $(wildcard bench/*.c)
 ALL_SRC   := $(LIB_SRC) $(LUA_SRC) $(TEST_SRC) $(HELP_SRC) $(HOST_SRC) \
-             $(BENCH_SRC)
+             $(BENCH_SRC) spec/c/explore.c
 C_FILES   := $(wildcard csrc/*/*.[ch] spec/c/*.[ch] spec/c/*/*.[ch] \
              bench/*.[ch])
 
@@ -187,6 +187,22 @@ VALGRIND_SRC := $(filter-out $(VALGRIND_OUT),$(TEST_SRC))
 test-valgrind: ## the C tests under valgrind
 	@$(MAKE) VARIANT=debug test-c RUNNER="$(VALGRIND)" \
 	    TEST_SRC="$(VALGRIND_SRC)"
+
+# ---- Further than the tests go ----
+
+SECONDS ?= 600
+
+$(BUILD)/spec/explore: $(OBJ)/spec/c/explore.o $(LIB)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LINK  $@")
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
+
+.PHONY: explore mutants
+explore: $(BUILD)/spec/explore ## crash rows of 1, 2 and 3 operations; SECONDS=n
+	$< $(SECONDS)
+
+mutants: ## let changes to the engine be found out by the tests; ONLY=n for one
+	$(LUA) spec/mutants/run.lua $(ONLY)
 
 # ---- What the tests need ----
 
