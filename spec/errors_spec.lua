@@ -406,7 +406,7 @@ describe("a name whose time has not come", function()
       local raised = expect.error("UNSUPPORTED", log[name], log)
       assert.truthy(raised.message:find(name, 1, true))
     end
-    for name in pairs { LogDir = 1, LogCleaner = 1, repair = 1, simulate = 1,
+    for name in pairs { LogDir = 1, LogCleaner = 1, simulate = 1,
       report = 1, draw = 1 } do
       expect.error("UNSUPPORTED", minikafka[name])
     end

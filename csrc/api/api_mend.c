@@ -1,6 +1,8 @@
 /* api_mend -- looking at a log, mending and copying it from outside. */
 #include "base/check.h"
 #include "log/copy.h"
+#include "log/repair_plan.h"
+#include "log/repair_run.h"
 #include "log/verify.h"
 
 #include "base/poison.h"
@@ -61,5 +63,77 @@ mk_status mk_log_copy_to(mk_log *log, const char *directory,
     }
     if (status == MK_OK) status = mk_copy_publish(&copy, err);
     mk_copy_deinit(&copy);
+    return status;
+}
+
+/* ---- Repair ---- */
+
+const char *mk_repair_word(mk_repair_action action)
+{
+    static const char *const words[] = {
+#define X(name, word, text) word,
+        MK_REPAIR_MAP(X)
+#undef X
+    };
+
+    return (size_t)action < MK_REPAIR_COUNT ? words[action] : "unknown";
+}
+
+void mk_repair_options_default(mk_repair_options *out)
+{
+    *out = (mk_repair_options){.env = NULL};
+}
+
+void mk_repair_plan_deinit(mk_repair_plan *plan)
+{
+    mk_heap heap = plan->heap;
+
+    if (plan->steps != NULL) mk_release(&heap, plan->steps);
+    *plan = (mk_repair_plan){.heap = heap};
+}
+
+static mk_status repair_on(mk_env *env, const char *directory,
+                           const mk_repair_options *options,
+                           mk_repair_plan *out, mk_error *err)
+{
+    mk_heap heap = env->heap;
+    mk_repair_work *work = mk_alloc_zero(&heap, sizeof *work);
+    mk_status status;
+
+    *out = (mk_repair_plan){.heap = heap};
+    if (work == NULL) return mk_fail_memory(err, sizeof *work);
+    status =
+        mk_repair_work_begin(work, env, directory, options->apply, out, err);
+    work->progress = &options->progress;
+    if (status == MK_OK) status = mk_repair_plan_make(work, err);
+    if (status == MK_OK && options->apply) status = mk_repair_run(work, err);
+    mk_repair_work_deinit(work);
+    mk_release(&heap, work);
+    if (status != MK_OK) mk_repair_plan_deinit(out);
+    return status;
+}
+
+mk_status mk_repair(const char *directory, const mk_repair_options *options,
+                    mk_repair_plan *out, mk_error *err)
+{
+    mk_repair_options defaults;
+    mk_env *env;
+    mk_error scratch;
+    mk_status status;
+
+    if (err == NULL) err = &scratch;
+    *out = (mk_repair_plan){.steps = NULL};
+    mk_repair_options_default(&defaults);
+    if (options == NULL) options = &defaults;
+    if (directory[0] == '\0') {
+        return mk_fail(err, MK_INVALID_ARGUMENT, "the directory has no name");
+    }
+    if (options->env != NULL) {
+        return repair_on(options->env, directory, options, out, err);
+    }
+    status = mk_env_new_posix(NULL, &env, err);
+    if (status != MK_OK) return status;
+    status = repair_on(env, directory, options, out, err);
+    mk_env_free(env);
     return status;
 }

@@ -758,6 +758,68 @@ MK_API MK_NODISCARD mk_status mk_log_verify(mk_log *log,
                                             const mk_progress *progress,
                                             mk_findings *out, mk_error *err);
 
+/* name (MK_REPAIR_name in C, a word in Lua), word, what is done. */
+#define MK_REPAIR_MAP(X)                                                     \
+    X(USE_DIRECTORY, "use", "a directory takes the place of the log's")      \
+    X(MOVE_ASIDE, "quarantine", "it is moved to the quarantine directory")   \
+    X(RENAME, "rename", "a file that was left half-way gets its name")       \
+    X(REWRITE, "rewrite", "what can be read of it is written anew")          \
+    X(REBUILD_INDEX, "rebuild", "both indexes of a segment are made anew")   \
+    X(BEGIN_SEGMENT, "begin", "an empty segment begins where the log ended") \
+    X(WRITE_STATE, "state", "the state is written anew")
+
+typedef enum mk_repair_action {
+#define X(name, word, text) MK_REPAIR_##name,
+    MK_REPAIR_MAP(X)
+#undef X
+        MK_REPAIR_COUNT
+} mk_repair_action;
+
+/* Return the action's word. */
+MK_API const char *mk_repair_word(mk_repair_action action);
+
+typedef struct mk_repair_step {
+    mk_repair_action action;
+    char path[512];    /* What it is done to, */
+    char to[512];      /* ... and what becomes of it; "" or a path. */
+    int64_t lost_from; /* Offsets of which nothing can be read, or -1; */
+    int64_t lost_to;   /* ... up to this one, which is not among them. */
+    char reason[256];  /* One readable sentence. */
+} mk_repair_step;
+
+typedef struct mk_repair_plan {
+    mk_repair_step *steps; /* In the order in which they are done. */
+    size_t count;
+    size_t capacity;      /* Private. */
+    char quarantine[512]; /* Where files are moved to; "" if none is. */
+    bool applied;
+    mk_heap heap;
+} mk_repair_plan;
+
+typedef struct mk_repair_options {
+    mk_env *env; /* NULL: a POSIX machine of its own. */
+    bool apply;  /* Do it; else only the plan is made. Default false. */
+    mk_progress progress; /* In bytes read; may be left out. */
+} mk_repair_options;
+
+MK_API void mk_repair_options_default(mk_repair_options *out);
+MK_API void mk_repair_plan_deinit(mk_repair_plan *plan);
+
+/*
+ * Find out what has to be done so that the log in `directory` opens with all
+ * that can be read of it, and with `apply` do it. Nothing is unlinked: what is
+ * taken out goes to a directory `minikafka.quarantine.<number>` in the log's.
+ * The log start does not go back, and no offset that was on stable storage is
+ * given again. A plan without steps: there is nothing to mend. Cut short, the
+ * rest is done by the next repair.
+ *
+ * `options` may be NULL. Errors: NOT_FOUND, LOCKED (somebody writes to it),
+ * UNSUPPORTED (old formats), IO, NO_MEMORY, CALLBACK.
+ */
+MK_API MK_NODISCARD mk_status mk_repair(const char *directory,
+                                        const mk_repair_options *options,
+                                        mk_repair_plan *out, mk_error *err);
+
 /*
  * Make a copy of the log at `directory`, on the log's own disk, while the log
  * goes on: the log as it is at some moment of the call. Sealed segments are

@@ -217,9 +217,8 @@ static void pass_damage(mk_segment_check *check, int64_t position)
 
 /* ---- Batches ---- */
 
-/* Find out what is wrong with the records of a batch, if anything is. */
-static const char *judge_records(const uint8_t *bytes, const mk_batch *batch,
-                                 int64_t *greatest_ms)
+const char *mk_check_records(const uint8_t *bytes, const mk_batch *batch,
+                             int64_t *greatest_ms)
 {
     mk_span records = mk_batch_records(bytes, batch);
     const uint8_t *next = records.data;
@@ -258,7 +257,7 @@ static mk_status check_records(mk_segment_check *check, const uint8_t *bytes,
                                "from here on there are compressed batches, "
                                "whose records are not looked at");
     }
-    fault = judge_records(bytes, batch, &greatest_ms);
+    fault = mk_check_records(bytes, batch, &greatest_ms);
     if (fault != NULL) {
         return mk_findings_add(check->out, MK_FINDING_CORRUPT_BATCH,
                                check->path, position, batch->base_offset, err,

@@ -48,6 +48,11 @@ typedef struct mk_segment_check {
     bool over;
 } mk_segment_check;
 
+/* Find out what is wrong with the records of a batch, which are not compressed;
+ * NULL: nothing. `*greatest_ms` grows to the greatest of their times. */
+const char *mk_check_records(const uint8_t *bytes, const mk_batch *batch,
+                             int64_t *greatest_ms);
+
 /* Begin with the segment's index files. Errors: IO, NO_MEMORY. */
 MK_NODISCARD mk_status mk_segment_check_begin(mk_segment_check *check,
                                               mk_vfs *vfs,

@@ -2,6 +2,7 @@
 #include "log/verify.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "log/refresh.h"
@@ -219,6 +220,9 @@ static const char *judge_name_locked(const mk_log *log, const char *text,
     mk_file_name name = mk_name_parse(text);
 
     *code = MK_FINDING_STRANGE_FILE;
+    if (strncmp(text, MK_NAME_QUARANTINE, strlen(MK_NAME_QUARANTINE)) == 0) {
+        return NULL;
+    }
     if (kind != MK_KIND_FILE) return "is not a file";
     if (name.role == MK_ROLE_OWN) {
         if (strcmp(text, MK_NAME_SWAP) != 0) return NULL;

@@ -55,6 +55,8 @@ _Static_assert(sizeof(lua_Integer) == 8, "offsets need 64-bit Lua integers");
 #define LMK_DISK_STATS   "minikafka.disk_stats"
 #define LMK_FINDING      "minikafka.finding"
 #define LMK_FINDINGS     "minikafka.findings"
+#define LMK_REPAIR_PLAN  "minikafka.repair_plan"
+#define LMK_REPAIR_STEP  "minikafka.repair_step"
 
 /* ---- Faults of the caller ---- */
 
@@ -454,6 +456,7 @@ int lmk_compactor_new(lua_State *L);
 void lmk_mend_register(lua_State *L);
 int lmk_log_copy_to(lua_State *L);
 int lmk_log_verify(lua_State *L);
+int lmk_repair(lua_State *L);
 
 /* ---- Simulated disks ---- */
 

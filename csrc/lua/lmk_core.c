@@ -9,9 +9,10 @@
 
 /* Types that are tables; their __tostring is written in Lua. */
 static const char *const tables[] = {
-    LMK_RECORD,     LMK_RECORDS, LMK_BATCH,    LMK_SEGMENT,  LMK_SEGMENTS,
-    LMK_CONFIG,     LMK_STATS,   LMK_RESULT,   LMK_FEATURES, LMK_EVENT,
-    LMK_DISK_STATS, LMK_FINDING, LMK_FINDINGS, NULL,
+    LMK_RECORD,   LMK_RECORDS,     LMK_BATCH,       LMK_SEGMENT,
+    LMK_SEGMENTS, LMK_CONFIG,      LMK_STATS,       LMK_RESULT,
+    LMK_FEATURES, LMK_EVENT,       LMK_DISK_STATS,  LMK_FINDING,
+    LMK_FINDINGS, LMK_REPAIR_PLAN, LMK_REPAIR_STEP, NULL,
 };
 
 static void register_tables(lua_State *L)
@@ -81,6 +82,7 @@ static void push_public(lua_State *L)
         {"SimDisk", lmk_disk_new},
         {"RetentionManager", lmk_retention_new},
         {"LogCompactor", lmk_compactor_new},
+        {"repair", lmk_repair},
         {"features", features},
         {"is_error", lmk_is_error},
         {NULL, NULL},

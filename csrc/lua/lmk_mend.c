@@ -4,6 +4,7 @@
 #include "lua/lmk.h"
 
 #define FINDINGS_HOLDER "minikafka.findings_holder"
+#define PLAN_HOLDER     "minikafka.repair_holder"
 
 static void set_string(lua_State *L, const char *name, const char *value)
 {
@@ -87,6 +88,108 @@ int lmk_log_verify(lua_State *L)
     return 1;
 }
 
+/* ---- Repair ---- */
+
+static int plan_collect(lua_State *L)
+{
+    mk_repair_plan_deinit(luaL_checkudata(L, 1, PLAN_HOLDER));
+    return 0;
+}
+
+static void push_step(lua_State *L, const mk_repair_step *step)
+{
+    lua_createtable(L, 0, 6);
+    set_string(L, "action", mk_repair_word(step->action));
+    set_string(L, "path", step->path);
+    if (step->to[0] != '\0') set_string(L, "to", step->to);
+    set_string(L, "reason", step->reason);
+    set_place(L, "lost_from", step->lost_from);
+    set_place(L, "lost_to", step->lost_to);
+    luaL_setmetatable(L, LMK_REPAIR_STEP);
+}
+
+/* Push a table of the plan, and release it. */
+static void push_plan(lua_State *L, mk_repair_plan *plan)
+{
+    lua_createtable(L, (int)plan->count, 2);
+    for (size_t i = 0; i < plan->count; i++) {
+        push_step(L, &plan->steps[i]);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    lua_pushboolean(L, plan->applied);
+    lua_setfield(L, -2, "applied");
+    if (plan->quarantine[0] != '\0') {
+        set_string(L, "quarantine", plan->quarantine);
+    }
+    luaL_setmetatable(L, LMK_REPAIR_PLAN);
+    mk_repair_plan_deinit(plan);
+}
+
+/* Push the box of a log that is never opened: calls and traces go by it. */
+static lmk_log_box *push_box(lua_State *L)
+{
+    lmk_log_box *box = lua_newuserdatauv(L, sizeof *box, LMK_LOG_VALUES);
+
+    *box = (lmk_log_box){.log = NULL};
+    luaL_setmetatable(L, LMK_LOG);
+    return box;
+}
+
+static mk_status repair_on(const lmk_disk_box *disk, const char *directory,
+                           mk_repair_options *options, mk_repair_plan *out,
+                           mk_error *err)
+{
+    mk_status status;
+
+    if (disk == NULL) return mk_repair(directory, options, out, err);
+    status = mk_env_new_sim(disk->disk, &options->env, err);
+    if (status != MK_OK) return status;
+    status = mk_repair(directory, options, out, err);
+    mk_env_free(options->env);
+    return status;
+}
+
+/* repair(directory [, options]) -> plan */
+int lmk_repair(lua_State *L)
+{
+    static const char *const names[] = {"apply", "io", "progress", NULL};
+    static const lmk_names known = {names, false};
+    const char *directory = lmk_check_directory(L, 1);
+    mk_repair_options options;
+    mk_repair_plan *plan;
+    lmk_log_box *box;
+    mk_status status;
+    lmk_call call;
+    mk_error err;
+    int disk = 0, progress;
+
+    lua_settop(L, 2);
+    lmk_check_options(L, 2, &known);
+    mk_repair_options_default(&options);
+    lmk_option_boolean(L, 2, "apply", &options.apply);
+    progress = lmk_push_progress(L, 2);
+    if (lmk_push_option(L, 2, "io")) {
+        if (luaL_testudata(L, -1, LMK_DISK) == NULL) {
+            return lmk_option_error(L, 2, "io", LMK_DISK);
+        }
+        disk = lua_gettop(L);
+    }
+    plan = lua_newuserdatauv(L, sizeof *plan, 0);
+    *plan = (mk_repair_plan){.steps = NULL};
+    luaL_setmetatable(L, PLAN_HOLDER);
+    box = push_box(L);
+    if (progress != 0) options.progress = lmk_call_progress(box);
+    if (disk != 0) lmk_link_log(L, box, disk);
+
+    lmk_begin(&call, L, box, lua_gettop(L));
+    call.progress = progress;
+    status = repair_on(box->disk, directory, &options, plan, &err);
+    lmk_unlink_log(box);
+    lmk_finish(&call, status, &err);
+    push_plan(L, plan);
+    return 1;
+}
+
 /* ---- Copying ---- */
 
 /* log:copy_to(directory [, options]) */
@@ -119,12 +222,19 @@ int lmk_log_copy_to(lua_State *L)
 void lmk_mend_register(lua_State *L)
 {
     static const luaL_Reg methods[] = {{NULL, NULL}};
-    static const luaL_Reg meta[] = {
+    static const luaL_Reg findings_meta[] = {
         {"__gc", findings_collect},
         {NULL, NULL},
     };
-    static const lmk_type findings = {FINDINGS_HOLDER, methods, NULL, meta};
+    static const luaL_Reg plan_meta[] = {
+        {"__gc", plan_collect},
+        {NULL, NULL},
+    };
+    static const lmk_type findings = {FINDINGS_HOLDER, methods, NULL,
+                                      findings_meta};
+    static const lmk_type plan = {PLAN_HOLDER, methods, NULL, plan_meta};
 
     lmk_type_register(L, &findings);
-    lua_pop(L, 1);
+    lmk_type_register(L, &plan);
+    lua_pop(L, 2);
 }

@@ -25,7 +25,7 @@ static const char *const methods[] = {
 };
 
 static const char *const functions[] = {
-    "LogCleaner", "LogDir", "draw", "repair", "report", "simulate", NULL,
+    "LogCleaner", "LogDir", "draw", "report", "simulate", NULL,
 };
 
 static const char *const policies[] = {

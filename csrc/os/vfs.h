@@ -57,7 +57,11 @@
     X(SEGMENTS_UNDONE)   /* ... or after they went themselves. */        \
     X(UNSHARE_LOG)       /* A log that gets a file of its own. */        \
     X(COPY_LOG)          /* A log in a copy of its directory. */         \
-    X(COPY_PARENT)       /* The parent, after the copy got its name. */
+    X(COPY_PARENT)       /* The parent, after the copy got its name. */  \
+    X(REPAIR_LOG)        /* What could be read of a damaged log. */      \
+    X(REPAIR_QUARANTINE) /* The names in a quarantine directory. */      \
+    X(REPAIR_DIRECTORY)  /* ... and in the directory of the log. */      \
+    X(REPAIR_PARENT)     /* ... and in the one above it. */
 
 typedef enum mk_sync_name {
 #define X(name) MK_SYNC_##name,

@@ -14,12 +14,15 @@
 
 #define MK_PATH_MAX 4096
 
-#define MK_NAME_LOCK     "minikafka.lock"
-#define MK_NAME_STATE    "minikafka.state"
-#define MK_NAME_SWAP     "minikafka.swap"
-#define MK_NAME_REWRITE  "minikafka.rewrite"
-#define MK_NAME_RESERVE  "minikafka.reserve"
-#define MK_NAME_UNPROVEN "minikafka.unproven"
+#define MK_NAME_LOCK    "minikafka.lock"
+#define MK_NAME_STATE   "minikafka.state"
+#define MK_NAME_SWAP    "minikafka.swap"
+#define MK_NAME_REWRITE "minikafka.rewrite"
+#define MK_NAME_RESERVE "minikafka.reserve"
+
+/* A directory of what a repair took out; a number follows. */
+#define MK_NAME_QUARANTINE "minikafka.quarantine."
+#define MK_NAME_UNPROVEN   "minikafka.unproven"
 
 /* Kafka's log starts of all partitions, in the directory above. */
 #define MK_NAME_KAFKA_STARTS "log-start-offset-checkpoint"

@@ -166,6 +166,27 @@ local function findings(fs)
   return list(counted(#fs, "finding"), fs, finding)
 end
 
+--- What a repair does.
+local function repair_step(s)
+  local line = ("%s %s"):format(s.action, s.path)
+  if s.to then
+    line = line .. " -> " .. tostring(s.to)
+  end
+  line = line .. ": " .. tostring(s.reason)
+  if s.lost_from then
+    line = line .. ("; offsets %s..%s are lost"):format(s.lost_from, s.lost_to - 1)
+  end
+  return line
+end
+
+local function repair_plan(p)
+  if #p == 0 then
+    return "nothing to repair"
+  end
+  return list(counted(#p, "step") .. (p.applied and ", done" or ", not done"), p,
+    repair_step) .. ("\nquarantine: %s"):format(p.quarantine)
+end
+
 local views = {
   record = record,
   records = records,
@@ -179,6 +200,8 @@ local views = {
   disk_stats = disk_stats,
   finding = finding,
   findings = findings,
+  repair_plan = repair_plan,
+  repair_step = repair_step,
   result = result,
 }
 
