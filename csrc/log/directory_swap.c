@@ -370,18 +370,32 @@ static mk_status use_directory(mk_log *log, const char *path, mk_error *err)
     return MK_OK;
 }
 
+/* Get the tree's lock. A log that heals has it, if the tree is its own. */
+static mk_status lock_tree(mk_log *log, const char *tree, mk_error *err)
+{
+    char path[MK_PATH_MAX];
+    mk_file_stat named, held;
+    mk_status status;
+
+    status = mk_name_join(path, sizeof path, tree, MK_NAME_LOCK, err);
+    if (status != MK_OK) return status;
+    if (log->lock == NULL) {
+        return mk_vfs_lock(log->vfs, path, log->env->holder, &log->lock, err);
+    }
+    status = mk_vfs_stat(log->vfs, path, &named, err);
+    if (status == MK_OK) status = mk_file_stat_open(log->lock, &held, err);
+    if (status != MK_OK || named.inode == held.inode) return status;
+    return mk_fail_at(err, MK_LOCKED, path, -1,
+                      "%s is not the lock that this log holds", path);
+}
+
 /* Lock the tree, look once more whether the live one is still missing, and let
  * it have that name. */
 static mk_status rename_to_live(mk_log *log, const char *tree, mk_error *err)
 {
-    char path[MK_PATH_MAX];
     mk_file_stat stat;
-    mk_status status;
+    mk_status status = lock_tree(log, tree, err);
 
-    status = mk_name_join(path, sizeof path, tree, MK_NAME_LOCK, err);
-    if (status == MK_OK) {
-        status = mk_vfs_lock(log->vfs, path, log->env->holder, &log->lock, err);
-    }
     if (status != MK_OK) return status;
     status = mk_vfs_stat(log->vfs, log->directory, &stat, err);
     if (status != MK_NOT_FOUND) return status;

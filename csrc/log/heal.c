@@ -4,6 +4,8 @@
  * A log that refuses knows what it acknowledged, but no longer what its files
  * hold. Each call that would change it looks again, as an opening does:
  *
+ *  (0) The directory is where it was; where a swap took its name away and could
+ *      not give it back, that is done now.
  *  (1) The tail ends where the last acknowledged batch does: what a failed
  *      append left behind it must never be read.
  *  (2) The state is stored, with the recovery point as this process knows it.
@@ -26,6 +28,7 @@
 
 #include "base/check.h"
 #include "log/append.h"
+#include "log/directory_swap.h"
 #include "log/flush.h"
 #include "log/inventory.h"
 #include "log/recovery.h"
@@ -220,8 +223,11 @@ static mk_status look_again(mk_log *log, mk_error *err)
 {
     int64_t lost = -1;
     aside old;
-    mk_status status = mk_log_check_lock_locked(log, err);
+    mk_status status = MK_OK;
 
+    /* A swap may have stopped between two renames. */
+    if (log->set_doubted) status = mk_directory_swap_restore(log, err);
+    if (status == MK_OK) status = mk_log_check_lock_locked(log, err);
     if (status == MK_OK) status = end_tail(log, err);
     if (status != MK_OK) return status;
     if (!log->set_doubted) {

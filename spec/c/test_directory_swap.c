@@ -369,26 +369,35 @@ static void test_the_first_rename_is_undone(void **state)
     assert_alone(world);
 }
 
-/* If it can't be undone, the log refuses changes, and the next opening gives
- * the old tree its name back. */
+/* If it can't be undone, the log refuses changes until it can; the next opening
+ * gives the old tree its name back, too. */
 static void test_what_cannot_be_undone_refuses(void **state)
 {
     log_world *world = *state;
     attempt a = {.way = &ways[4]};
 
-    make_log(world);
-    world->wrap.no_exchange = true;
-    wrap_fail(&world->wrap, WRAP_rename, 1, EIO)->suffix = ".new.t-0";
-    wrap_fail(&world->wrap, WRAP_rename, 1, EIO)->suffix = ".old.t-0";
-    assert_int_equal(compact(world), MK_IO);
-    wrap_heal(&world->wrap);
-    assert_true(is_refusing(world, &a));
-    assert_int_equal(mk_log_close(world->log, &world->err), MK_IO);
-    world->log = NULL;
-    open_log(world);
-    assert_contents(world, OLD);
-    assert_alone(world);
-    assert_strangers(world);
+    for (int heals = 0; heals < 2; heals++) {
+        remove_all(world->where);
+        make_log(world);
+        world->wrap.no_exchange = true;
+        wrap_fail(&world->wrap, WRAP_rename, 1, EIO)->suffix = ".new.t-0";
+        wrap_fail(&world->wrap, WRAP_rename, 1, EIO)->suffix = ".old.t-0";
+        assert_int_equal(compact(world), MK_IO);
+        wrap_heal(&world->wrap);
+        assert_true(is_refusing(world, &a));
+        if (heals == 1) {
+            append(world, "z=9");
+            assert_contents(world, OLD "7:z=9 ");
+        } else {
+            abandon_log(world);
+            open_log(world);
+        }
+        reopen(world);
+        assert_contents(world, heals == 1 ? OLD "7:z=9 " : OLD);
+        assert_alone(world);
+        assert_strangers(world);
+        close_log(world);
+    }
 }
 
 /* The parent can't be synced: the names are put back, both ways; if that fails,
