@@ -39,6 +39,7 @@ build = {
         "csrc/os/clock.c",
         "csrc/os/vfs.c",
         "csrc/os/file_posix.c",
+        "csrc/os/map_guard.c",
         "csrc/os/tail_posix.c",
         "csrc/os/vfs_posix.c",
         "csrc/os/env.c",

@@ -254,12 +254,14 @@ MK_API MK_NODISCARD mk_status mk_config_get(const mk_config *config,
 
 typedef struct mk_log mk_log; /* Opaque: one open partition directory. */
 
-/* May files be mapped into memory? A mapped file that somebody else shortens
- * may end the process with SIGBUS. */
+/* May a writer's files be mapped into memory? Should somebody else shorten one,
+ * that is CORRUPT_SEGMENT as it is without: with the first mapping, a handler
+ * of SIGBUS is installed, which passes on what is not about them. */
 typedef enum mk_mapping {
-    MK_MAPPED_AUTO, /* The tail, after many small appends in a row. */
+    MK_MAPPED_AUTO, /* Sealed segments, and the tail after many small appends in
+                       a row. */
     MK_MAPPED_NEVER,
-    MK_MAPPED_ALWAYS, /* The tail for small appends, and sealed segments. */
+    MK_MAPPED_ALWAYS, /* The tail for all small appends, too. */
 } mk_mapping;
 
 /* Told how far a long recovery is, in bytes. */

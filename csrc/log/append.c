@@ -273,7 +273,7 @@ mk_status mk_log_open_active_locked(mk_log *log, int64_t now_ms, mk_error *err)
     /* A copy of the log may have it, from when it was sealed. */
     status =
         mk_segment_unshare_log(log->vfs, log->directory, active->base_offset,
-                               active->log_bytes, &unshared, err);
+                               active->log_bytes, false, &unshared, err);
     if (status != MK_OK) return status;
     if (unshared) log->directory_dirty = true;
     status = mk_file_open(log->vfs, path, MK_OPEN_WRITE, &file, err);

@@ -403,7 +403,7 @@ mk_status mk_log_pin_locked(mk_log *log, mk_segment *segment, mk_error *err)
     if (segment->log.file != NULL) {
         return mk_file_cache_pin(&log->files, &segment->log, NULL, 0, err);
     }
-    if (segment->sealed && log->mapped == MK_MAPPED_ALWAYS && !log->read_only) {
+    if (segment->sealed && log->mapped != MK_MAPPED_NEVER && !log->read_only) {
         flags = MK_OPEN_MAPPED;
     }
     status =

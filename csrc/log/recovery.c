@@ -442,7 +442,7 @@ static mk_status cut_tail(mk_log *log, mk_error *err)
     mk_log_close_idle_file_locked(log, active);
     status =
         mk_segment_unshare_log(log->vfs, log->directory, active->base_offset,
-                               active->log_bytes, &unshared, err);
+                               active->log_bytes, false, &unshared, err);
     if (status != MK_OK) return status;
     if (unshared) {
         log->directory_dirty = true;

@@ -207,9 +207,12 @@ static mk_status unseal_last(mk_log *log, mk_segment *fresh, int64_t now_ms,
 static mk_status unshare_last(mk_log *log, int64_t size, mk_error *err)
 {
     mk_segment *last = mk_log_active_locked(log);
+    /* What readers have mapped must not be cut under them. */
+    bool held = last->sealed && last->log.pins > 0;
     bool unshared;
-    mk_status status = mk_segment_unshare_log(
-        log->vfs, log->directory, last->base_offset, size, &unshared, err);
+    mk_status status =
+        mk_segment_unshare_log(log->vfs, log->directory, last->base_offset,
+                               size, held, &unshared, err);
 
     if (!unshared || last->sealed) return status;
     last->sealed = true;

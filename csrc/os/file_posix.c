@@ -183,6 +183,7 @@ mk_status mk_posix_file_close(mk_file *base, mk_error *err)
 
     if (ours) status = mk_posix_tail_end(base, err);
     mk_posix_tail_deinit(file);
+    mk_map_guard_release(file->map.guard);
     if (file->map.data != NULL) munmap(file->map.data, file->map.mapped_size);
     if (ours && file->locked) unlock(file);
     closed = close_descriptor(file, status == MK_OK ? err : NULL);
@@ -289,12 +290,20 @@ static void extend_map(const mk_posix_file *file, mk_posix_map *map)
     void *data;
 
     if (map->file_size > PTRDIFF_MAX) return;
+    if (map->guard != NULL && mk_map_guard_is_broken(map->guard)) return;
     if (map->data == NULL) {
         data = mmap(NULL, size, PROT_READ, MAP_SHARED, file->fd, 0);
+        if (data == MAP_FAILED) return;
+        map->guard = mk_map_guard_take(data, size);
+        if (map->guard == NULL) {
+            munmap(data, size);
+            return;
+        }
     } else {
         data = mremap(map->data, map->mapped_size, size, 0);
+        if (data == MAP_FAILED) return;
+        mk_map_guard_resize(map->guard, size);
     }
-    if (data == MAP_FAILED) return;
     map->data = data;
     map->mapped_size = size;
     map->size = map->file_size;
@@ -330,6 +339,9 @@ static mk_status view_map(mk_posix_file *file, int64_t position, size_t size,
         status = refresh_map(file, map, tick, err);
     }
     if (end > map->file_size) end = map->file_size;
+    if (map->guard != NULL && mk_map_guard_is_broken(map->guard)) {
+        map->size = 0; /* Some of it is zeros: the file itself is read. */
+    }
     if (status == MK_OK && position < end && end <= map->size) {
         *out = (mk_span){map->data + position, (size_t)(end - position)};
     }

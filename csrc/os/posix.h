@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
+#include "os/map_guard.h"
 #include "os/thread.h"
 #include "os/vfs.h"
 
@@ -19,11 +20,12 @@
 /* A sealed file in memory, guarded by `mutex`: views come from any thread. */
 typedef struct mk_posix_map {
     mk_mutex mutex;
-    uint8_t *data;      /* Owned, a mapping; NULL: not mapped. */
-    size_t mapped_size; /* Of the mapping; */
-    int64_t size;       /* ... of what is used of it; */
-    int64_t file_size;  /* ... and of the file, when last looked at: */
-    int64_t tick;       /* ... a time by mk_posix_tick(). */
+    uint8_t *data;       /* Owned, a mapping; NULL: not mapped. */
+    mk_map_guard *guard; /* Owned: of the mapping. */
+    size_t mapped_size;  /* Of the mapping; */
+    int64_t size;        /* ... of what is used of it; */
+    int64_t file_size;   /* ... and of the file, when last looked at: */
+    int64_t tick;        /* ... a time by mk_posix_tick(). */
 } mk_posix_map;
 
 /* The growing end of a file: see tail_posix.c. */
@@ -33,6 +35,7 @@ typedef struct mk_posix_tail {
     int64_t filled;          /* The file is at least that long. */
     int64_t tick;            /* When that was last found to be true. */
     uint8_t *window;         /* Owned, a mapping; NULL: none. */
+    mk_map_guard *guard;     /* Owned: of the window. */
     int64_t window_position; /* Where it begins in the file. */
     uint8_t *buffer;         /* Owned. */
     size_t capacity;         /* Of the buffer. */

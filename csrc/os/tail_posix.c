@@ -23,8 +23,8 @@
  *
  * A plain commit that fails may break (2), until the caller truncates, as it
  * must. Somebody else may break (1); it is checked before bytes are built, but
- * not more than once a tick. Large appends are always plain: through a mapping
- * they cost twice as much.
+ * not more than once a tick, and by os/map_guard. Large appends are always
+ * plain: through a mapping they cost twice as much.
  *
  * The sizes are measured (140-byte records on ext4): zeros in steps of 256 KiB
  * and 512 KiB are equally fast, with stalls of 0.2 and 0.3 ms; 64 KiB and 1 MiB
@@ -60,6 +60,7 @@ static void set_position(mk_posix_tail *tail, int64_t position)
 static void drop_window(mk_posix_tail *tail)
 {
     if (tail->window == NULL) return;
+    mk_map_guard_release(tail->guard);
     munmap(tail->window, WINDOW_SIZE);
     tail->window = NULL;
     if (tail->in_window) tail->reserved = 0;
@@ -97,6 +98,18 @@ static mk_status check_length(mk_posix_file *file, mk_error *err)
     return MK_OK;
 }
 
+/* The bytes in the window went nowhere. */
+static mk_status fail_broken(mk_posix_file *file, mk_error *err)
+{
+    mk_posix_tail *tail = &file->tail;
+    int64_t size = 0;
+    mk_status status = mk_posix_size(file, &size, err);
+
+    drop_window(tail);
+    if (status != MK_OK) return status;
+    return mk_posix_fail_shortened(file, size, tail->filled, err);
+}
+
 /* ---- The window ---- */
 
 /* Where blocks once written stay, so that a store into them can't fail and a
@@ -132,6 +145,11 @@ static bool move_window(mk_posix_file *file, int64_t position)
     window = mmap(NULL, WINDOW_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
                   file->fd, start);
     if (window == MAP_FAILED) return false;
+    tail->guard = mk_map_guard_take(window, WINDOW_SIZE);
+    if (tail->guard == NULL) {
+        munmap(window, WINDOW_SIZE);
+        return false;
+    }
     tail->window = window;
     tail->window_position = start;
     return true;
@@ -342,6 +360,8 @@ mk_status mk_posix_tail_commit(mk_file *base, size_t size, mk_error *err)
     note_syncs(tail, size);
     if (!tail->in_window) {
         status = commit_bytes(file, position, tail->buffer, size, err);
+    } else if (MK_UNLIKELY(mk_map_guard_is_broken(tail->guard))) {
+        return fail_broken(file, err);
     }
     if (status != MK_OK || tail->reserved > SMALL_SIZE) {
         tail->small_run = 0;

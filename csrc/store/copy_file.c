@@ -75,7 +75,7 @@ static mk_status copy_whole(mk_vfs *vfs, mk_file *from, const char *path,
 }
 
 mk_status mk_copy_file_unshare(mk_vfs *vfs, const char *path,
-                               const char *temporary, int64_t size,
+                               const char *temporary, int64_t size, bool held,
                                bool *replaced, mk_error *err)
 {
     mk_file *from = NULL;
@@ -83,7 +83,7 @@ mk_status mk_copy_file_unshare(mk_vfs *vfs, const char *path,
     mk_status status = mk_vfs_stat(vfs, path, &stat, err);
 
     *replaced = false;
-    if (status != MK_OK || stat.links < 2) return status;
+    if (status != MK_OK || (stat.links < 2 && !held)) return status;
     status = mk_vfs_unlink(vfs, temporary, err); /* Of an earlier attempt. */
     if (status == MK_OK || status == MK_NOT_FOUND) {
         status = mk_file_open(vfs, path, 0, &from, err);

@@ -34,13 +34,15 @@ void mk_copy_file_deinit(mk_copy_file *copy);
 
 /*
  * See that the file at `path` has no other name before it is written to. If it
- * has, its first `size` bytes are copied to `temporary`, put on stable storage,
- * and take its name; the others keep the old file as it was. `*replaced` tells;
- * the caller syncs the directory. Errors: CORRUPT_SEGMENT if it is shorter than
- * that; IO, NO_MEMORY: the file is as it was.
+ * has, or is `held` by a reader who needs it as it is, its first `size` bytes
+ * are copied to `temporary`, put on stable storage, and take its name; the
+ * others keep the old file as it was. `*replaced` tells; the caller syncs the
+ * directory. Errors: CORRUPT_SEGMENT if it is shorter than that; IO, NO_MEMORY:
+ * the file is as it was.
  */
 MK_NODISCARD mk_status mk_copy_file_unshare(mk_vfs *vfs, const char *path,
                                             const char *temporary, int64_t size,
-                                            bool *replaced, mk_error *err);
+                                            bool held, bool *replaced,
+                                            mk_error *err);
 
 #endif /* MK_STORE_COPY_FILE_H */

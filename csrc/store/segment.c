@@ -466,7 +466,7 @@ mk_status mk_segment_unlink(mk_vfs *vfs, const char *directory,
 
 mk_status mk_segment_unshare_log(mk_vfs *vfs, const char *directory,
                                  int64_t base_offset, int64_t log_bytes,
-                                 bool *replaced, mk_error *err)
+                                 bool held, bool *replaced, mk_error *err)
 {
     char path[MK_PATH_MAX];
     char temporary[MK_PATH_MAX + sizeof ".cleaned"];
@@ -478,5 +478,6 @@ mk_status mk_segment_unshare_log(mk_vfs *vfs, const char *directory,
     if (status != MK_OK) return status;
     /* By that name every opener, Kafka too, knows it for unfinished. */
     snprintf(temporary, sizeof temporary, "%s.cleaned", path);
-    return mk_copy_file_unshare(vfs, path, temporary, log_bytes, replaced, err);
+    return mk_copy_file_unshare(vfs, path, temporary, log_bytes, held, replaced,
+                                err);
 }

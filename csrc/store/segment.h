@@ -158,7 +158,7 @@ MK_NODISCARD mk_status mk_segment_unlink(mk_vfs *vfs, const char *directory,
 MK_NODISCARD mk_status mk_segment_unshare_log(mk_vfs *vfs,
                                               const char *directory,
                                               int64_t base_offset,
-                                              int64_t log_bytes, bool *replaced,
-                                              mk_error *err);
+                                              int64_t log_bytes, bool held,
+                                              bool *replaced, mk_error *err);
 
 #endif /* MK_STORE_SEGMENT_H */

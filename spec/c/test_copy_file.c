@@ -7,8 +7,8 @@
 
 static mk_status unshare(sim_world *world, int64_t size, bool *replaced)
 {
-    return mk_copy_file_unshare(world->vfs, "/a", TEMPORARY, size, replaced,
-                                NULL);
+    return mk_copy_file_unshare(world->vfs, "/a", TEMPORARY, size, false,
+                                replaced, NULL);
 }
 
 /* A copy is made in steps, ends where it was told to, and is a new file. */

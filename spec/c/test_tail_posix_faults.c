@@ -264,6 +264,38 @@ static void test_a_shortened_file_takes_no_appends(void **state)
     }
 }
 
+/* The same in the moment between two looks at the size: what is built goes
+ * nowhere, and is not taken for appended. */
+static void test_a_file_shortened_under_an_append(void **state)
+{
+    posix_world *world = *state;
+
+    for (int i = 0; i < MODES; i++) {
+        mk_file *file;
+        uint8_t *place;
+        mk_error err;
+        mk_status status;
+
+        put_file(world, "file", "", 0);
+        file = open_tail(world, "file", 0, all_modes[i]);
+        append_many(file, RUN);
+        assert_int_equal(mk_file_tail_reserve(file, SMALL, &place, NULL),
+                         MK_OK);
+        assert_int_equal(truncate(path_of(world, "file"), 0), 0);
+        memset(place, 'x', SMALL);
+        status = mk_file_tail_commit(file, SMALL, &err);
+        if (status != MK_OK) {
+            assert_int_equal(status, MK_CORRUPT_SEGMENT);
+            assert_int_equal(size_on_disk(world, "file"), 0);
+        } else {
+            /* It was written, behind a hole. */
+            assert_true(size_on_disk(world, "file") > RUN * SMALL);
+        }
+        assert_int_equal(mk_file_truncate(file, 0, NULL), MK_OK);
+        close_file(file);
+    }
+}
+
 struct watch {
     mk_file *file;
     _Atomic bool stop;
@@ -329,6 +361,7 @@ int main(void)
         TEST(test_zeros_are_room),
         TEST(test_reserve_survives_a_poor_heap),
         TEST(test_a_shortened_file_takes_no_appends),
+        TEST(test_a_file_shortened_under_an_append),
         TEST(test_views_follow_from_another_thread),
     };
 
