@@ -258,10 +258,10 @@ typedef struct mk_log mk_log; /* Opaque: one open partition directory. */
  * that is CORRUPT_SEGMENT as it is without: with the first mapping, a handler
  * of SIGBUS is installed, which passes on what is not about them. */
 typedef enum mk_mapping {
-    MK_MAPPED_AUTO, /* Sealed segments, and the tail after many small appends in
+    MK_MAPPED_AUTO, /* For reading; and for writing after many small appends in
                        a row. */
     MK_MAPPED_NEVER,
-    MK_MAPPED_ALWAYS, /* The tail for all small appends, too. */
+    MK_MAPPED_ALWAYS, /* For all small appends, too. */
 } mk_mapping;
 
 /* Told how far a long recovery is, in bytes. */

@@ -194,13 +194,19 @@ static int64_t draw_jitter(mk_log *log)
     return (int64_t)(mk_env_random(log->env) % (uint64_t)max);
 }
 
+static unsigned write_flags(const mk_log *log)
+{
+    return log->mapped == MK_MAPPED_NEVER ? MK_OPEN_WRITE
+                                          : MK_OPEN_WRITE | MK_OPEN_MAPPED;
+}
+
 /* Create a file. An empty one that a failed attempt left serves as well. */
 static mk_status open_fresh(mk_log *log, const char *path, mk_file **out,
                             mk_error *err)
 {
     mk_file_stat stat;
-    mk_status status =
-        mk_file_open(log->vfs, path, MK_OPEN_WRITE | MK_OPEN_CREATE, out, err);
+    mk_status status = mk_file_open(
+        log->vfs, path, write_flags(log) | MK_OPEN_CREATE, out, err);
 
     if (status != MK_OK) return status;
     status = mk_file_stat_open(*out, &stat, err);
@@ -276,7 +282,7 @@ mk_status mk_log_open_active_locked(mk_log *log, int64_t now_ms, mk_error *err)
                                active->log_bytes, false, &unshared, err);
     if (status != MK_OK) return status;
     if (unshared) log->directory_dirty = true;
-    status = mk_file_open(log->vfs, path, MK_OPEN_WRITE, &file, err);
+    status = mk_file_open(log->vfs, path, write_flags(log), &file, err);
     if (status != MK_OK) return status;
     status = mk_file_tail_begin(file, active->log_bytes, tail_mode(log), err);
     if (status != MK_OK) {

@@ -208,7 +208,8 @@ static mk_status unshare_last(mk_log *log, int64_t size, mk_error *err)
 {
     mk_segment *last = mk_log_active_locked(log);
     /* What readers have mapped must not be cut under them. */
-    bool held = last->sealed && last->log.pins > 0;
+    size_t own_pins = last->sealed ? 0 : 1;
+    bool held = last->log.pins > own_pins && log->mapped != MK_MAPPED_NEVER;
     bool unshared;
     mk_status status =
         mk_segment_unshare_log(log->vfs, log->directory, last->base_offset,

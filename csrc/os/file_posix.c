@@ -1,12 +1,11 @@
 /*
  * file_posix -- an open regular file.
  *
- * Reads go through pread() into the caller's scratch, or, in a sealed file
- * that may be mapped, through one mapping made at the first view. A mapping
- * is never moved or unmapped before the file is closed, since views point into
- * it. A file that somebody else shortens would turn a view into a signal, so
- * the size is looked at again, but not more than once a tick: what happens
- * within a tick is the risk that mk_mapping speaks of.
+ * Reads go through pread() into the caller's scratch, or, in a file that may be
+ * mapped, through one mapping made at the first view. A mapping is never moved
+ * or unmapped before the file is closed, since views point into it. That
+ * somebody else shortens the file is seen by looking at its size, but not more
+ * than once a tick, and by os/map_guard.
  *
  * In a forked child only descriptors are closed and memory is freed: the file
  * and its lock are the parent's.
@@ -23,7 +22,8 @@
 #include "base/check.h"
 #include "os/posix.h"
 
-#define LINE 64u /* Of the processor's cache. */
+#define LINE      64u        /* Of the processor's cache. */
+#define ROOM_SIZE (1u << 30) /* Addresses for a file that grows. */
 
 int64_t mk_posix_tick(void)
 {
@@ -282,36 +282,41 @@ mk_status mk_posix_file_allocate(mk_file *base, int64_t size, mk_error *err)
 
 /* ---- Views ---- */
 
-/* Make the mapping cover the file; if that can't be, a view is read instead.
- * It may grow, but only where it stands. */
-static void extend_map(const mk_posix_file *file, mk_posix_map *map)
+/* Map the file; one with a tail, with room to grow in place: views point into
+ * it. */
+static void begin_map(const mk_posix_file *file, mk_posix_map *map)
 {
+    bool grows = mk_posix_tail_position(file) != MK_POSIX_NO_TAIL;
     size_t size = (size_t)map->file_size;
     void *data;
 
-    if (map->file_size > PTRDIFF_MAX) return;
-    if (map->guard != NULL && mk_map_guard_is_broken(map->guard)) return;
-    if (map->data == NULL) {
-        data = mmap(NULL, size, PROT_READ, MAP_SHARED, file->fd, 0);
-        if (data == MAP_FAILED) return;
-        map->guard = mk_map_guard_take(data, size);
-        if (map->guard == NULL) {
-            munmap(data, size);
-            return;
-        }
-    } else {
-        data = mremap(map->data, map->mapped_size, size, 0);
-        if (data == MAP_FAILED) return;
-        mk_map_guard_resize(map->guard, size);
+    if (grows && size < ROOM_SIZE) size = ROOM_SIZE;
+    data = mmap(NULL, size, PROT_READ, MAP_SHARED | MAP_NORESERVE, file->fd, 0);
+    if (data == MAP_FAILED) return;
+    map->guard = mk_map_guard_take(data, size);
+    if (map->guard == NULL) {
+        munmap(data, size);
+        return;
     }
     map->data = data;
     map->mapped_size = size;
-    map->size = map->file_size;
+}
+
+/* Make the mapping cover the file; if that can't be, a view is read instead. */
+static void extend_map(const mk_posix_file *file, mk_posix_map *map)
+{
+    if (sizeof(size_t) < sizeof(int64_t)) return; /* No room to spend. */
+    if (map->data == NULL) begin_map(file, map);
+    if (map->data == NULL || mk_map_guard_is_broken(map->guard)) return;
+    if ((uint64_t)map->file_size <= map->mapped_size) {
+        map->size = map->file_size;
+    }
 }
 
 static mk_status refresh_map(const mk_posix_file *file, mk_posix_map *map,
                              int64_t tick, mk_error *err)
 {
+    int64_t committed = mk_posix_tail_position(file);
     int64_t size;
     mk_status status = mk_posix_size(file, &size, err);
 
@@ -319,9 +324,10 @@ static mk_status refresh_map(const mk_posix_file *file, mk_posix_map *map,
     if (size < map->size) {
         return mk_posix_fail_shortened(file, size, map->size, err);
     }
-    map->file_size = size;
+    /* What a tail has ahead of it comes and goes. */
+    map->file_size = size < committed ? size : committed;
     map->tick = tick;
-    if (size > map->size) extend_map(file, map);
+    if (map->file_size > map->size) extend_map(file, map);
     return MK_OK;
 }
 
@@ -407,7 +413,7 @@ mk_status mk_posix_file_view(mk_file *base, mk_scratch *scratch,
 
     if (position >= end) return MK_OK;
     if (size > (uint64_t)(end - position)) size = (size_t)(end - position);
-    if (file->mappable && end == MK_POSIX_NO_TAIL) {
+    if (file->mappable) {
         status = view_map(file, position, size, out, err);
         if (status != MK_OK || out->data != NULL) return status;
     }

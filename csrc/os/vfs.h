@@ -109,7 +109,7 @@ enum {
     MK_OPEN_CREATE = 2,    /* Make it if it is missing. */
     MK_OPEN_EXCLUSIVE = 4, /* With CREATE: it must be missing. */
     MK_OPEN_TRUNCATE = 8,  /* Make it empty. */
-    MK_OPEN_MAPPED = 16,   /* Sealed: views may be mapped. */
+    MK_OPEN_MAPPED = 16,   /* Views may be mapped. */
 };
 
 /* How a tail is written; in this order. */

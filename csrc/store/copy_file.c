@@ -80,8 +80,11 @@ mk_status mk_copy_file_unshare(mk_vfs *vfs, const char *path,
 {
     mk_file *from = NULL;
     mk_file_stat stat;
-    mk_status status = mk_vfs_stat(vfs, path, &stat, err);
+    mk_error scratch;
+    mk_status status;
 
+    if (err == NULL) err = &scratch;
+    status = mk_vfs_stat(vfs, path, &stat, err);
     *replaced = false;
     if (status != MK_OK || (stat.links < 2 && !held)) return status;
     status = mk_vfs_unlink(vfs, temporary, err); /* Of an earlier attempt. */
@@ -94,6 +97,8 @@ mk_status mk_copy_file_unshare(mk_vfs *vfs, const char *path,
     if (status == MK_OK) status = mk_vfs_rename(vfs, temporary, path, err);
     if (status != MK_OK) {
         (void)!mk_vfs_unlink(vfs, temporary, NULL);
+        /* On a full disk, readers have to see it cut. */
+        if (stat.links < 2 && mk_is_no_room(status, err)) return MK_OK;
         mk_wrap(err, "give %s a file of its own", path);
         return status;
     }
