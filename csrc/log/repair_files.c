@@ -310,18 +310,14 @@ mk_status mk_repair_file_check_indexes(mk_repair_file *file, mk_vfs *vfs,
                                        mk_error *err)
 {
     mk_check_facts facts = facts_of(file, known);
-    mk_segment *segment = NULL;
     mk_segment_check check;
     mk_findings findings;
     mk_file *log = NULL;
-    mk_status status =
-        mk_segment_new(&vfs->heap, file->name.offset, &segment, err);
+    mk_status status;
 
-    if (status != MK_OK) return status;
     mk_findings_init(&findings, &vfs->heap);
-    segment->stage = file->name.stage;
-    status =
-        mk_segment_check_begin(&check, vfs, directory, segment, &findings, err);
+    status = mk_segment_check_begin(&check, vfs, directory, file->name,
+                                    &findings, err);
     if (status == MK_OK) {
         status = mk_file_open(vfs, check.path, 0, &log, err);
     }
@@ -334,7 +330,6 @@ mk_status mk_repair_file_check_indexes(mk_repair_file *file, mk_vfs *vfs,
     }
     (void)mk_file_close(log, NULL); /* It was only read. */
     mk_segment_check_deinit(&check);
-    mk_segment_free(segment);
     mk_findings_deinit(&findings);
     return status;
 }

@@ -433,9 +433,8 @@ static mk_status go_on(mk_segment_check *check, mk_error *err)
 /* ---- Public functions ---- */
 
 mk_status mk_segment_check_begin(mk_segment_check *check, mk_vfs *vfs,
-                                 const char *directory,
-                                 const mk_segment *segment, mk_findings *out,
-                                 mk_error *err)
+                                 const char *directory, mk_file_name log_name,
+                                 mk_findings *out, mk_error *err)
 {
     static const mk_file_role roles[] = {MK_ROLE_OFFSET_INDEX,
                                          MK_ROLE_TIME_INDEX};
@@ -443,15 +442,15 @@ mk_status mk_segment_check_begin(mk_segment_check *check, mk_vfs *vfs,
 
     *check = (mk_segment_check){.out = out, .vfs = vfs};
     mk_scratch_init(&check->scratch, &vfs->heap);
-    mk_offset_index_init(&check->offsets, &vfs->heap, segment->base_offset);
-    mk_time_index_init(&check->times, &vfs->heap, segment->base_offset);
+    mk_offset_index_init(&check->offsets, &vfs->heap, log_name.offset);
+    mk_time_index_init(&check->times, &vfs->heap, log_name.offset);
     for (int i = 0; i < 2; i++) {
         mk_scratch_init(&check->indexes[i], &vfs->heap);
     }
-    status = mk_segment_log_path(segment, directory, check->path,
-                                 sizeof check->path, err);
+    status =
+        mk_name_file(check->path, sizeof check->path, directory, log_name, err);
     for (int i = 0; status == MK_OK && i < 2; i++) {
-        mk_file_name name = {roles[i], segment->stage, segment->base_offset};
+        mk_file_name name = {roles[i], log_name.stage, log_name.offset};
 
         status =
             mk_name_file(check->index_paths[i], sizeof check->index_paths[i],
@@ -459,7 +458,7 @@ mk_status mk_segment_check_begin(mk_segment_check *check, mk_vfs *vfs,
         if (status == MK_OK) status = read_index(check, i, err);
     }
     if (status != MK_OK) return status;
-    return mk_segment_new(&vfs->heap, segment->base_offset, &check->seen, err);
+    return mk_segment_new(&vfs->heap, log_name.offset, &check->seen, err);
 }
 
 mk_status mk_segment_check_start(mk_segment_check *check, mk_file *file,

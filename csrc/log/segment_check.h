@@ -53,11 +53,12 @@ typedef struct mk_segment_check {
 const char *mk_check_records(const uint8_t *bytes, const mk_batch *batch,
                              int64_t *greatest_ms);
 
-/* Begin with the segment's index files. Errors: IO, NO_MEMORY. */
+/* Begin with the index files of the segment whose log has this name. Errors:
+ * IO, NO_MEMORY. */
 MK_NODISCARD mk_status mk_segment_check_begin(mk_segment_check *check,
                                               mk_vfs *vfs,
                                               const char *directory,
-                                              const mk_segment *segment,
+                                              mk_file_name log_name,
                                               mk_findings *out, mk_error *err);
 
 /* Go on with its log, which is open as `file` until the check is over. */

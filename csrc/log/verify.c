@@ -71,9 +71,11 @@ static void leave_locked(mk_verify *verify)
     verify->pinned = false;
 }
 
-/* The index files of the last segment are written now and then. */
+/* The index files of the last segment are written now and then; those of one
+ * that a swap just makes part of the log are about to be renamed. */
 static bool indexes_lag_locked(const mk_log *log, const mk_segment *segment)
 {
+    if (segment->stage != MK_STAGE_FINAL) return true;
     if (segment != mk_log_active_locked(log)) return false;
     return log->read_only || !segment->index_files_good;
 }
@@ -166,7 +168,7 @@ static mk_status begin_segment(mk_verify *verify, mk_error *err)
 
     verify->findings_before = verify->out->count;
     status = mk_segment_check_begin(&verify->check, log->vfs, log->directory,
-                                    verify->segment, verify->out, err);
+                                    verify->log_name, verify->out, err);
     if (status != MK_OK) return status;
     mk_mutex_lock(&log->mutex);
     status = pin_locked(verify, &facts, &open, err);
@@ -193,6 +195,8 @@ static mk_status next_segment(mk_verify *verify, mk_error *err)
         verify->looks_left--;
         if (next != NULL) {
             verify->segment = mk_log_acquire_segment_locked(next);
+            verify->log_name =
+                (mk_file_name){MK_ROLE_LOG, next->stage, next->base_offset};
             verify->indexes_lag = indexes_lag_locked(log, next);
         }
     }
@@ -237,6 +241,7 @@ static const char *judge_name_locked(const mk_log *log, const char *text,
     if (name.role == MK_ROLE_SNAPSHOT && name.stage == MK_STAGE_FINAL) {
         return NULL;
     }
+    if (log->swapping) return NULL; /* Names change just now. */
     if (has_segment_locked(log, name)) return NULL;
     if (name.stage != MK_STAGE_FINAL) {
         *code = MK_FINDING_LEFTOVER_FILE;

@@ -36,6 +36,7 @@ typedef struct mk_verify {
     size_t looks_left;   /* At segments; then what is new is left alone. */
     int64_t end_offset;  /* Of the log, at first: nothing behind it matters. */
     mk_segment *segment; /* Counted: the one at hand; NULL: none is. */
+    mk_file_name log_name; /* Its log's, when it was found. */
     bool pinned;
     bool indexes_lag; /* When its index files were read. */
     size_t findings_before;
