@@ -148,6 +148,24 @@ describe("verify", function()
       assert.equal("", told(log:verify()))
     end)
 
+  it("is not needed to find a wrong base offset, which no checksum covers", function()
+    local disk, log = with_log(10)
+    log:close()
+    for bit = 0, 63 do
+      disk:damage(file(3, "log"), { flip = bit })
+      local again = open(disk)
+      local seen = {}
+      local raised = expect.error("CORRUPT_SEGMENT", function()
+        for offset in again:records() do seen[#seen + 1] = offset end
+      end)
+      assert.equal(file(3, "log"), raised.path)
+      assert.same({ 0, 1, 2 }, seen)
+      assert.equal(6, again:fetch(6, 1)[1].offset)
+      again:close()
+      disk:damage(file(3, "log"), { flip = bit })
+    end
+  end)
+
   it("finds every bit that is turned over in an index", function()
     local disk, log = with_log(7)
     log:flush()

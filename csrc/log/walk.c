@@ -42,6 +42,14 @@ mk_status mk_log_fail_range_locked(const mk_log *log, int64_t offset,
     return status;
 }
 
+/* How far may be read, and what may be found there? */
+static void see_end_locked(mk_walk *walk, const mk_segment *segment)
+{
+    walk->log_bytes = segment->log_bytes;
+    walk->end_offset = segment->next_offset;
+    walk->dense_offset = walk->log->dense_offset;
+}
+
 mk_status mk_walk_enter_locked(mk_walk *walk, mk_segment *segment,
                                mk_error *err)
 {
@@ -56,7 +64,7 @@ mk_status mk_walk_enter_locked(mk_walk *walk, mk_segment *segment,
     walk->ahead = (mk_span){NULL, 0};
     walk->generation = walk->log->generation;
     walk->cuts = walk->log->cuts;
-    walk->log_bytes = segment->log_bytes;
+    see_end_locked(walk, segment);
     walk->position = 0;
     walk->fallback = -1;
     walk->stretch = AHEAD_MAX;
@@ -150,7 +158,7 @@ static mk_status go_on_locked(mk_walk *walk, mk_error *err)
     size_t i;
 
     if (segment->log_bytes > walk->log_bytes) {
-        walk->log_bytes = segment->log_bytes;
+        see_end_locked(walk, segment);
         return MK_OK;
     }
     i = mk_log_find_segment_locked(log, segment->base_offset) + 1;
@@ -329,9 +337,27 @@ static bool was_met(const mk_walk *walk)
     return met;
 }
 
+/* Can the batch at the position have its offsets? The checksum does not cover
+ * the first of them. */
+static const char *judge_offsets(const mk_walk *walk)
+{
+    const mk_batch *batch = &walk->batch;
+
+    if (MK_UNLIKELY(mk_batch_next_offset(batch) > walk->end_offset)) {
+        return "a batch that reaches beyond its segment";
+    }
+    if (MK_UNLIKELY(batch->base_offset > walk->next_offset &&
+                    batch->base_offset > walk->dense_offset &&
+                    walk->skip_below_ms == INT64_MIN)) {
+        return "offsets that are missing";
+    }
+    return NULL;
+}
+
 static mk_status next_batch(mk_walk *walk, const uint8_t **bytes, mk_error *err)
 {
     const mk_batch *batch = &walk->batch;
+    const char *fault;
 
     for (;;) {
         mk_status status;
@@ -356,6 +382,10 @@ static mk_status next_batch(mk_walk *walk, const uint8_t **bytes, mk_error *err)
         if (!walk->met && !mk_batch_checksum_agrees(*bytes, batch)) {
             return mk_walk_fail(walk, MK_CORRUPT_SEGMENT, "a wrong checksum",
                                 err);
+        }
+        fault = judge_offsets(walk);
+        if (MK_UNLIKELY(fault != NULL)) {
+            return mk_walk_fail(walk, MK_CORRUPT_SEGMENT, fault, err);
         }
         pass_batch(walk);
         return MK_OK;

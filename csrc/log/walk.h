@@ -19,17 +19,19 @@ typedef struct mk_walk {
     bool seeking;          /* A batch met before need not be checked again. */
     bool met;              /* The batch at hand was one. */
 
-    mk_segment *segment; /* Counted and pinned; NULL: no place. */
-    uint64_t generation; /* For which the place holds. */
-    uint64_t cuts;       /* For which what was read ahead holds. */
-    int64_t log_bytes;   /* Of the segment, as last seen. */
-    int64_t position;    /* Of the next batch. */
-    int64_t fallback;    /* Where to look instead if the position, which is an
-                            index's, misleads; -1: it is a batch's for sure. */
-    size_t stretch;      /* How much to read there at first. */
-    bool guessed;        /* That is what batches that are all alike need, */
-    bool unlike;         /* ... which these once were not. */
-    mk_span ahead;       /* Bytes from `position` on. */
+    mk_segment *segment;  /* Counted and pinned; NULL: no place. */
+    uint64_t generation;  /* For which the place holds. */
+    uint64_t cuts;        /* For which what was read ahead holds. */
+    int64_t log_bytes;    /* Of the segment, as last seen, */
+    int64_t end_offset;   /* ... and where it ended then. */
+    int64_t dense_offset; /* Of the log: behind it no offset is missing. */
+    int64_t position;     /* Of the next batch. */
+    int64_t fallback;     /* Where to look instead if the position, which is an
+                             index's, misleads; -1: it is a batch's for sure. */
+    size_t stretch;       /* How much to read there at first. */
+    bool guessed;         /* That is what batches that are all alike need, */
+    bool unlike;          /* ... which these once were not. */
+    mk_span ahead;        /* Bytes from `position` on. */
     mk_scratch scratch;
     mk_batch batch; /* The batch at hand: the one before `position`. */
 } mk_walk;
