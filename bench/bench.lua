@@ -34,8 +34,8 @@ local run = core.run("minikafka-lua", workload, directory, scale, repetitions)
 local touch = core.touch
 
 local setups = {
-    { suffix = "", config = "defaults: read, not mapped" },
-    { suffix = "-mapped", config = "mapped = true, segment sealed", mapped = true },
+    { suffix = "", config = "defaults: mapped" },
+    { suffix = "-read", config = "mapped = false: read", mapped = false },
 }
 
 local function new_log()
@@ -44,9 +44,7 @@ local function new_log()
 end
 
 local function open_written(setup)
-    local log = minikafka.open(directory, { mapped = setup.mapped })
-    if setup.mapped then log:roll() end
-    return log
+    return minikafka.open(directory, { mapped = setup.mapped })
 end
 
 -- The first `count` keys and values, as two lists.

@@ -2,10 +2,11 @@
  * file_posix -- an open regular file.
  *
  * Reads go through pread() into the caller's scratch, or, in a file that may be
- * mapped, through one mapping made at the first view. A mapping is never moved
- * or unmapped before the file is closed, since views point into it. That
- * somebody else shortens the file is seen by looking at its size, but not more
- * than once a tick, and by os/map_guard.
+ * mapped, through one mapping made at the first view. Small views are read all
+ * the same: to enter a page into the mapping takes longer than to copy it. A
+ * mapping is never moved or unmapped before the file is closed, since views
+ * point into it. That somebody else shortens the file is seen by looking at its
+ * size, but not more than once a tick, and by os/map_guard.
  *
  * In a forked child only descriptors are closed and memory is freed: the file
  * and its lock are the parent's.
@@ -22,8 +23,9 @@
 #include "base/check.h"
 #include "os/posix.h"
 
-#define LINE      64u        /* Of the processor's cache. */
-#define ROOM_SIZE (1u << 30) /* Addresses for a file that grows. */
+#define LINE       64u         /* Of the processor's cache. */
+#define ROOM_SIZE  (1u << 30)  /* Addresses for a file that grows. */
+#define MAPPED_MIN (16u << 10) /* Smaller views are read. */
 
 int64_t mk_posix_tick(void)
 {
@@ -413,7 +415,7 @@ mk_status mk_posix_file_view(mk_file *base, mk_scratch *scratch,
 
     if (position >= end) return MK_OK;
     if (size > (uint64_t)(end - position)) size = (size_t)(end - position);
-    if (file->mappable) {
+    if (file->mappable && size >= MAPPED_MIN) {
         status = view_map(file, position, size, out, err);
         if (status != MK_OK || out->data != NULL) return status;
     }
