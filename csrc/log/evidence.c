@@ -97,12 +97,12 @@ mk_status mk_evidence_weigh(mk_evidence *evidence, mk_scratch *scratch,
     if (status != MK_OK) return status;
     status = mk_file_view(segment->log.file, scratch, point->batch_position,
                           (size_t)size, &bytes, err);
-    mk_log_unpin_locked(evidence->log, segment);
-    if (status != MK_OK) return status;
-    if (bytes.size == (size_t)size && batch_agrees(point, bytes)) {
+    if (status == MK_OK && bytes.size == (size_t)size &&
+        batch_agrees(point, bytes)) {
         evidence->believed = point->offset;
     }
-    return MK_OK;
+    mk_log_unpin_locked(evidence->log, segment);
+    return status;
 }
 
 /* Has a broker had the directory? It leaves these two files in it. */

@@ -238,7 +238,7 @@ static void test_mapped_views_last(void **state)
     put_large_file(world, "file", 100000);
     mk_scratch_init(&scratch, &world->heap);
     file = open_file(world, "file", MK_OPEN_MAPPED);
-    first = view(file, &scratch, 10, 1000);
+    first = view(file, &scratch, 10, 20000);
     assert_view(file, &scratch, 50000, 50000, 50000);
     assert_null(scratch.data);
     assert_int_equal(truncate(path_of(world, "file"), LARGE), 0);
@@ -285,7 +285,7 @@ static void test_mapped_view_of_a_shortened_file(void **state)
     assert_int_equal(truncate(path, 0), 0);
     wait_tick();
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(mk_file_view(file, &scratch, 5000, 10, &span, &err),
+        assert_int_equal(mk_file_view(file, &scratch, 5000, 20000, &span, &err),
                          MK_CORRUPT_SEGMENT);
         assert_null(span.data);
         assert_string_equal(err.path, path);
