@@ -226,7 +226,9 @@ static mk_status end_swap(mk_leftovers *plan, mk_error *err)
 
     if (status == MK_OK && plan->proof.output_count > 0) {
         status = add_steps(plan, MK_LEFTOVERS_RENAME, MK_STAGE_SWAP, is_cleaned,
-                           &complete, err);
+                           NULL, err);
+        /* Also names that an owner gave who died before they were stable. */
+        if (status == MK_OK) status = add_sync(plan, complete, err);
     }
     if (status == MK_OK) {
         status = add_steps(plan, MK_LEFTOVERS_RENAME, MK_STAGE_DELETED,

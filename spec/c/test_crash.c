@@ -128,12 +128,13 @@ static bool is_needed(crash_store *store, const char *name)
     return needed || is_needed_in(store, name, 2, false);
 }
 
-/* Copies, and what is done about a swap of segments that Kafka began: no row
- * has that. */
+/* Syncs of which no row here shows the need: what they keep from happening
+ * happens to a Kafka that finds the directory, in a repair, or where a log
+ * shares its file with another directory. */
 static bool is_beyond(const char *name)
 {
-    return strncmp(name, "SEGMENT", 7) == 0 || strncmp(name, "COPY_", 5) == 0 ||
-           strcmp(name, "UNSHARE_LOG") == 0;
+    return strncmp(name, "SEGMENT", 7) == 0 ||
+           strncmp(name, "REPAIR_", 7) == 0 || strcmp(name, "UNSHARE_LOG") == 0;
 }
 
 /* No sync is there for nothing. */

@@ -208,17 +208,17 @@ static void test_a_swap_in_order(void **state)
          "0.log 4.log 8.log"},
         {"0.log 0.index 4.log 4.index 8.log 0.log.swap 0.index.swap",
          "0.log.swap=7 4.log=8",
-         "forward 4.index>deleted 4.log>deleted . 0.log.swap>final "
+         "forward . 4.index>deleted 4.log>deleted . 0.log.swap>final "
          "0.index.swap>final . -4.index.deleted -4.log.deleted",
          "0.log.swap 8.log"},
         {"0.log.deleted 0.index 4.log 4.index 8.log 0.log.swap 0.index.swap",
          "0.log.swap=7 4.log=7",
-         "forward 4.index>deleted 4.log>deleted . 0.log.swap>final "
+         "forward . 4.index>deleted 4.log>deleted . 0.log.swap>final "
          "0.index.swap>final . -0.log.deleted -4.index.deleted -4.log.deleted",
          "0.log.swap 8.log"},
         {"0.log.deleted 4.log.deleted 8.log 0.log.swap 0.timeindex.swap",
          "0.log.swap=7",
-         "forward 0.log.swap>final 0.timeindex.swap>final . -0.log.deleted "
+         "forward . 0.log.swap>final 0.timeindex.swap>final . -0.log.deleted "
          "-4.log.deleted",
          "0.log.swap 8.log"},
         {"0.log 4.log.deleted 8.log 0.index.swap", "",
@@ -240,10 +240,10 @@ static void test_a_split(void **state)
         {"0.log 0.log.cleaned 5.log.swap", "0.log.cleaned=5 5.log.swap=9",
          "back 5.log.swap>cleaned . -0.log.cleaned -5.log.cleaned", "0.log"},
         {"0.log 0.log.swap 5.log.swap", "0.log.swap=5 5.log.swap=9 0.log=9",
-         "forward 0.log.swap>final 5.log.swap>final .",
+         "forward . 0.log.swap>final 5.log.swap>final .",
          "0.log.swap 5.log.swap"},
         {"0.log 5.log.swap", "0.log=5 5.log.swap=9",
-         "forward 5.log.swap>final .", "0.log 5.log.swap"},
+         "forward . 5.log.swap>final .", "0.log 5.log.swap"},
     };
 
     (void)state;
@@ -275,7 +275,7 @@ static void test_a_swap_that_proves_nothing(void **state)
         {"0.log 4.log 9.log 0.log.swap", "0.log.swap=8 4.log=7", "ambiguous",
          NULL},
         {"0.log 0.log.swap 4.log.swap", "0.log.swap=4 4.log.swap=8 0.log=0",
-         "forward 0.log.swap>final 4.log.swap>final .",
+         "forward . 0.log.swap>final 4.log.swap>final .",
          "0.log.swap 4.log.swap"},
         /* Two that want the same name. */
         {"0.log 0.log.cleaned 0.log.swap",
@@ -323,12 +323,12 @@ static void test_outputs_that_lost_their_end(void **state)
     static const row rows[] = {
         {"0.log 0.txnindex 8.log 0.log.swap 0.index.swap",
          "0.log.swap=0 0.log=4",
-         "forward 0.txnindex>deleted . 0.log.swap>final 0.index.swap>final . "
+         "forward . 0.txnindex>deleted . 0.log.swap>final 0.index.swap>final . "
          "-0.txnindex.deleted",
          "0.log.swap 8.log"},
         {"0.log 0.snapshot 4.log 4.snapshot 8.log 8.snapshot 0.log.swap",
          "0.log.swap=5 4.log=8",
-         "forward 0.snapshot>deleted 4.log>deleted 4.snapshot>deleted . "
+         "forward . 0.snapshot>deleted 4.log>deleted 4.snapshot>deleted . "
          "0.log.swap>final . -0.snapshot.deleted -4.log.deleted "
          "-4.snapshot.deleted",
          "0.log.swap 8.log"},
@@ -349,7 +349,7 @@ static void test_with_a_note(void **state)
          "0.index.swap>final . -4.log.deleted",
          "0.log.swap 8.log"},
         {"0.log 4.log.deleted 8.log 0.log.swap", "0.log.swap=7",
-         "forward 0.log.swap>final . -4.log.deleted", "0.log.swap 8.log"},
+         "forward . 0.log.swap>final . -4.log.deleted", "0.log.swap 8.log"},
         /* The output has its name, its source not yet another. */
         {"0.log 4.log 8.log", "0.log=7",
          "forward 4.log>deleted . -4.log.deleted", "0.log 8.log"},
@@ -363,13 +363,13 @@ static void test_with_a_note(void **state)
          "ambiguous", NULL},
         /* Somebody else was here since: Kafka's rule. */
         {"0.log 2.log 8.log 0.log.swap", "0.log.swap=7 2.log=8",
-         "forward 2.log>deleted . 0.log.swap>final . -2.log.deleted",
+         "forward . 2.log>deleted . 0.log.swap>final . -2.log.deleted",
          "0.log.swap 8.log"},
         {"0.log 9.log", "0.log=9", "none", "0.log 9.log"},
     };
     static const row row_short = {
         "0.log 4.log 4.snapshot 8.log 8.snapshot 0.log.swap", "0.log.swap=3",
-        "forward 4.log>deleted 4.snapshot>deleted . 0.log.swap>final . "
+        "forward . 4.log>deleted 4.snapshot>deleted . 0.log.swap>final . "
         "-4.log.deleted -4.snapshot.deleted",
         "0.log.swap 8.log"};
 

@@ -17,7 +17,9 @@ return {
     "status = mk_file_sync(segment->log.file, true, MK_SYNC_FLUSH_LOG, err);",
     "status = MK_OK;", crash },
   { "csrc/log/flush.c",
-    "    if (status == MK_OK) status = sync_directory(log, err);", "", crash },
+    "    status = mk_vfs_sync_directory(log->vfs, log->directory,\n" ..
+    "                                   MK_SYNC_FLUSH_DIRECTORY, err);",
+    "    status = MK_OK;", crash },
   { "csrc/log/flush.c",
     "    if (segment->synced) return MK_OK;", "    return MK_OK;", crash },
   { "csrc/log/flush.c",

@@ -36,7 +36,7 @@ local function find_out(tests)
     if not make(program) then
       error("it does not compile:\n" .. read(where .. "/make.out"), 0)
     end
-    if not os.execute(("cd %s && timeout 300 ./%s >/dev/null 2>&1")
+    if not os.execute(("cd %s && timeout 100 ./%s >/dev/null 2>&1")
       :format(where, program)) then
       return name
     end

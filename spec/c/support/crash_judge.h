@@ -32,6 +32,7 @@ typedef struct crash_summary {
     int64_t start, end;
     uint64_t found;              /* Offsets with a record. */
     int32_t values[OFFSETS_MAX]; /* Their numbers; else 0. */
+    uint64_t copy;               /* Offsets with a record in the copy. */
     char fault[512];             /* Empty: there is none. */
 } crash_summary;
 
@@ -88,6 +89,30 @@ static inline void read_log(mk_log *log, crash_summary *summary)
     }
     if (status != MK_OK && status != MK_END) set_fault(summary, err.message);
     mk_cursor_close(cursor);
+}
+
+/* Read the copy, where it has its name. */
+static inline void read_copy(mk_env *env, crash_summary *summary)
+{
+    crash_summary copy = {.start = 0};
+    mk_open_options options;
+    mk_log *log = NULL;
+    mk_error err = {0};
+    mk_status status;
+
+    mk_open_options_default(&options);
+    options.env = env;
+    options.read_only = true;
+    status = mk_log_open(COPY, &options, &log, &err);
+    if (status == MK_NOT_FOUND) return;
+    if (status != MK_OK) {
+        set_fault(summary, err.message);
+        return;
+    }
+    read_log(log, &copy);
+    mk_log_abandon(log);
+    summary->copy = copy.found;
+    if (copy.fault[0] != '\0') set_fault(summary, copy.fault);
 }
 
 /* ---- Looking closely ---- */
@@ -215,6 +240,8 @@ static inline bool is_known_file(const char *path)
     mk_file_name name;
 
     if (strcmp(path, STRANGER) == 0) return true;
+    if (strncmp(path, COPY, sizeof COPY - 1) == 0) return true;
+    if (strstr(path, "/minikafka.copy.c-0/") != NULL) return true;
     if (strncmp(path, DIRECTORY "/", size + 1) != 0) return false;
     name = mk_name_parse(path + size + 1);
     return name.role != MK_ROLE_UNKNOWN && name.stage == MK_STAGE_FINAL;
@@ -281,6 +308,7 @@ static inline void look_closely(mk_sim_disk *disk, mk_env *env,
         return;
     }
     read_log(log, &again);
+    read_copy(env, &again);
     if (memcmp(&again, summary, sizeof again) != 0) {
         fault = "a second open finds something else";
     }
@@ -332,6 +360,12 @@ judge_summary(const ledger *known, const crash_summary *summary, bool killed)
         if (summary->values[i] != known->values[i]) {
             return "a record that was never appended there";
         }
+    }
+    if (summary->copy != 0 && summary->copy != known->copying) {
+        return "a copy with other records";
+    }
+    if (summary->copy != known->copied && known->copied != 0) {
+        return "a copy has lost records";
     }
     within = offsets_between(summary->start, summary->end);
     if ((summary->found & ~within) != 0) return "a record outside the log";

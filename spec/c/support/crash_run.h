@@ -15,10 +15,12 @@
 #include <string.h>
 
 #include "include/minikafka_sim.h"
+#include "support/rewrite_segments.h"
 
 #define OFFSETS_MAX         32
 #define ROW_MAX             4
 #define DIRECTORY           "/logs/t-0"
+#define COPY                "/logs/c-0"
 #define STRANGER            DIRECTORY "/notes.txt"
 #define STRANGER_TEXT       "not ours"
 #define VALUE_SIZE_MAX      8000u
@@ -42,9 +44,11 @@ typedef struct ledger {
     int64_t durable;             /* Flushed up to here. */
     int64_t start;               /* Acknowledged log start. */
     int64_t start_attempted;     /* What a call in progress may make it. */
-    int64_t cut;    /* Where a truncation in progress cuts; or attempted. */
-    uint64_t going; /* Offsets that a compaction in progress takes away, */
-    uint64_t gone;  /* ... or has taken away. */
+    int64_t cut;      /* Where a truncation in progress cuts; or attempted. */
+    uint64_t copying; /* What a copy holds, once it is there, */
+    uint64_t copied;  /* ... and that it is there. */
+    uint64_t going;   /* Offsets that a compaction in progress takes away, */
+    uint64_t gone;    /* ... or has taken away. */
     int64_t next_value;
 } ledger;
 
@@ -251,6 +255,60 @@ static inline mk_status compact_log(crash_run *r)
     return MK_OK;
 }
 
+static inline bool stays_in_rewrite(void *context, const mk_batch *batch)
+{
+    const ledger *known = context;
+
+    return (known->going >> batch->base_offset & 1) == 0;
+}
+
+/* Rewrite the closed segments into two, without some of what is superseded. */
+static inline mk_status rewrite_log(crash_run *r)
+{
+    ledger *known = &r->known;
+    const rewrite_rule rule = {stays_in_rewrite, known, 2};
+    mk_segment_info segments[ROW_MAX + 4];
+    size_t count;
+    mk_status status = find_superseded(r, &known->going);
+
+    known->going &= UINT64_C(0xaaaaaaaaaaaaaaaa);
+    if (status == MK_OK) {
+        status = mk_log_segments(r->log, segments, CRASH_LENGTH(segments),
+                                 &count, NULL);
+    }
+    if (status == MK_OK) {
+        status = rewrite_segments(r->log, 0, count - 1, &rule, NULL);
+    }
+    if (status != MK_OK) return status;
+    known->gone |= known->going;
+    known->going = 0;
+    return MK_OK;
+}
+
+/* Which offsets have a record? */
+static inline uint64_t find_present(const ledger *known)
+{
+    uint64_t present = 0;
+
+    for (int64_t i = known->start; i < known->end; i++) {
+        if (known->values[i] != 0) present |= UINT64_C(1) << i;
+    }
+    return present & ~known->gone;
+}
+
+/* Copy the log, once. */
+static inline mk_status copy_log(crash_run *r)
+{
+    ledger *known = &r->known;
+    mk_status status;
+
+    if (known->copied != 0 || find_present(known) == 0) return MK_OK;
+    known->copying = find_present(known);
+    status = mk_log_copy_to(r->log, COPY, NULL, NULL);
+    if (status == MK_OK) known->copied = known->copying;
+    return status;
+}
+
 static inline mk_status truncate_some(crash_run *r)
 {
     ledger *known = &r->known;
@@ -298,7 +356,9 @@ static const crash_operation crash_operations[] = {
     {"delete records", delete_some_records},
     {"retain", retain_little},
     {"compact", compact_log},
+    {"rewrite segments", rewrite_log},
     {"truncate", truncate_some},
+    {"copy", copy_log},
     {"close", close_log},
     {"reopen", reopen_log},
 };

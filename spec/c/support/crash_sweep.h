@@ -184,6 +184,7 @@ static inline void open_and_read(mk_env *env, crash_summary *summary)
         return;
     }
     read_log(log, summary);
+    read_copy(env, summary);
     mk_log_abandon(log);
 }
 
