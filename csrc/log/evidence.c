@@ -53,6 +53,46 @@ static bool batch_agrees(const mk_recovery_point *point, mk_span bytes)
            mk_batch_checksum_agrees(bytes.data, &batch);
 }
 
+/* Has a broker had the directory? It leaves these two files in it. */
+static mk_status look_for_broker(mk_evidence *evidence, bool *out,
+                                 mk_error *err)
+{
+    static const char *const names[] = {"partition.metadata",
+                                        "leader-epoch-checkpoint"};
+    char path[MK_PATH_MAX];
+    mk_file_stat stat;
+
+    for (size_t i = 0;
+         evidence->broker != 1 && i < sizeof names / sizeof names[0]; i++) {
+        mk_status status = mk_name_join(
+            path, sizeof path, evidence->log->directory, names[i], err);
+
+        if (status != MK_OK) return status;
+        status = mk_vfs_stat(evidence->log->vfs, path, &stat, err);
+        if (status != MK_OK && status != MK_NOT_FOUND) return status;
+        evidence->broker = status == MK_OK;
+    }
+    *out = evidence->broker == 1;
+    return MK_OK;
+}
+
+/* A broker may have cleaned the closed segments: offsets may be missing there.
+ */
+static mk_status allow_gaps(mk_evidence *evidence, mk_error *err)
+{
+    const mk_log *log = evidence->log;
+    int64_t base_offset;
+    bool broker;
+    mk_status status;
+
+    if (log->segment_count == 0) return MK_OK;
+    base_offset = mk_log_active_locked(log)->base_offset;
+    if (evidence->state.dense_offset >= base_offset) return MK_OK;
+    status = look_for_broker(evidence, &broker, err);
+    if (status == MK_OK && broker) evidence->gaps_below = base_offset;
+    return status;
+}
+
 /* Forget facts of segments that have another one after them now: somebody else
  * rewrote them. */
 static void forget_rewritten(const mk_log *log, mk_state *state)
@@ -83,9 +123,10 @@ mk_status mk_evidence_weigh(mk_evidence *evidence, mk_scratch *scratch,
     mk_segment *segment = find_exact(evidence->log, point->segment);
     int64_t size = point->end_position - point->batch_position;
     mk_span bytes;
-    mk_status status;
+    mk_status status = allow_gaps(evidence, err);
 
     evidence->believed = -1;
+    if (status != MK_OK) return status;
     forget_rewritten(evidence->log, &evidence->state);
     if (segment == NULL) return MK_OK;
     if (point->batch_position < 0) {
@@ -103,29 +144,6 @@ mk_status mk_evidence_weigh(mk_evidence *evidence, mk_scratch *scratch,
     }
     mk_log_unpin_locked(evidence->log, segment);
     return status;
-}
-
-/* Has a broker had the directory? It leaves these two files in it. */
-static mk_status look_for_broker(mk_evidence *evidence, bool *out,
-                                 mk_error *err)
-{
-    static const char *const names[] = {"partition.metadata",
-                                        "leader-epoch-checkpoint"};
-    char path[MK_PATH_MAX];
-    mk_file_stat stat;
-
-    for (size_t i = 0;
-         evidence->broker != 1 && i < sizeof names / sizeof names[0]; i++) {
-        mk_status status = mk_name_join(
-            path, sizeof path, evidence->log->directory, names[i], err);
-
-        if (status != MK_OK) return status;
-        status = mk_vfs_stat(evidence->log->vfs, path, &stat, err);
-        if (status != MK_OK && status != MK_NOT_FOUND) return status;
-        evidence->broker = status == MK_OK;
-    }
-    *out = evidence->broker == 1;
-    return MK_OK;
 }
 
 /* Does the recovery point stand at the end of what the facts tell? */

@@ -389,6 +389,9 @@ static void find_dense(recovery *r)
                mk_log_active_locked(log)->next_offset < log->log_end_offset;
 
     log->dense_offset = r->evidence.state.dense_offset;
+    if (log->dense_offset < r->evidence.gaps_below) {
+        log->dense_offset = r->evidence.gaps_below;
+    }
     if (log->dense_offset < log->stats.lost_to_offset) {
         log->dense_offset = log->stats.lost_to_offset;
     }

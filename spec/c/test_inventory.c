@@ -189,6 +189,18 @@ static void test_an_unsound_output(void **state)
     }
 }
 
+/* A trace of a broker that had the directory. */
+static void put_broker(log_world *world)
+{
+    char path[400];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/partition.metadata", world->where);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+}
+
 /* What the state says of segments that another engine rewrote counts no more,
  * even if the file is as large as before. */
 static void test_facts_of_what_was_rewritten(void **state)
@@ -201,6 +213,7 @@ static void test_facts_of_what_was_rewritten(void **state)
     put_output(world, ".log");
     assert_int_equal(file_size(segment_file(world, 0, ".log")), size);
     remove_file(world, 3, ".log");
+    put_broker(world);
     look_and_open(world, NEW);
 
     make_log(world);
