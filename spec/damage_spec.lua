@@ -77,6 +77,26 @@ describe("a torn tail", function()
     end
   end)
 
+  it("B31: is cut, at whichever byte of the last three batches", function()
+    local log <close> = with_records(4)
+    local whole, expected, ends = bytes_of(log), { [0] = "" }, { [0] = 0 }
+    for batch in log:batches() do
+      local count = batch.last_offset + 1
+      ends[count] = batch.position + batch.size_bytes
+      expected[count] = state.records(log:fetch(0, count))
+    end
+    assert.equal(#whole, ends[4])
+    local count = 1
+    for cut = ends[1], ends[4] - 1 do
+      if cut == ends[count + 1] then
+        count = count + 1
+      end
+      recovers(copy_with(log, whole:sub(1, cut)), expected[count], count,
+        ends[count])
+    end
+    assert.equal(3, count)
+  end)
+
   it("B29: is cut where zeros follow, at whichever byte", function()
     local log <close> = with_records(3)
     local expected = state.records(log:fetch(0))
