@@ -33,7 +33,7 @@ typedef struct recovery {
     int64_t done, total; /* Bytes to check. */
     mk_scratch scratch;
     bool checked;        /* Something had to be read. */
-    bool cut;            /* The active segment's file is longer than its log. */
+    bool cut;            /* The active segment's file is to be cut. */
     int64_t end_offset;  /* Nothing from there on is the log's. */
     bool split;          /* A segment was split: all is to be found anew. */
     bool ends_early;     /* Segments behind damage were left aside. */
@@ -321,7 +321,8 @@ static mk_status check_segments(recovery *r, mk_error *err)
         if (status != MK_OK || r->split) return status;
         if (!sound && !last) end_before(r, i + 1);
     }
-    r->cut = !sound;
+    /* Where a cut was made, it may not be stable yet. */
+    r->cut = !sound || (r->evidence.state.cutting && log->segment_count > 0);
     if (status == MK_OK && log->segment_count > 0) {
         status = drop_failed_roll(r, err);
     }
