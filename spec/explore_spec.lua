@@ -135,7 +135,7 @@ describe("explore", function()
       local seen = {}
       local result = minikafka.explore{ seed = 5,
         run = function(disk)
-          local log = minikafka.open("/log", { io = disk, segment_bytes = 150 })
+          local log <close> = minikafka.open("/log", { io = disk, segment_bytes = 150 })
           for i = 1, 4 do log:append_kv("k", "v" .. i) end
           log:flush()
         end,
