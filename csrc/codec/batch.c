@@ -151,25 +151,6 @@ void mk_batch_builder_init(mk_batch_builder *builder, uint8_t *bytes)
     };
 }
 
-void mk_batch_builder_add(mk_batch_builder *builder, const mk_record *record,
-                          int64_t timestamp_ms, int32_t offset_delta)
-{
-    uint64_t delta;
-
-    MK_ASSERT(offset_delta > builder->last_offset_delta);
-    if (builder->record_count == 0) builder->base_timestamp = timestamp_ms;
-    if (timestamp_ms > builder->max_timestamp) {
-        builder->max_timestamp = timestamp_ms;
-        builder->max_timestamp_delta = offset_delta;
-    }
-    /* From -1 to INT64_MAX it wraps, and adding wraps back. */
-    delta = (uint64_t)timestamp_ms - (uint64_t)builder->base_timestamp;
-    builder->next =
-        mk_record_encode(record, (int64_t)delta, offset_delta, builder->next);
-    builder->last_offset_delta = offset_delta;
-    builder->record_count++;
-}
-
 void mk_batch_builder_seal(const mk_batch_builder *builder, mk_batch *batch)
 {
     size_t size = mk_batch_builder_size(builder);

@@ -3,10 +3,6 @@
 
 #include "base/poison.h"
 
-/* The integers of a record without headers: attributes, length, timestamp,
- * offset, key and value size, header count. */
-#define INTEGERS_MAX (1 + 5 * MK_VARINT_SIZE_MAX + MK_VARLONG_SIZE_MAX)
-
 /* ---- Encoding ---- */
 
 /* What `header` can take; more than INT32_MAX if it can't be encoded. */
@@ -21,11 +17,11 @@ static uint64_t header_bound(const mk_header *header)
     return 2 * MK_VARINT_SIZE_MAX + (uint64_t)header->name_size + value_size;
 }
 
-size_t mk_record_bound(const mk_record *record)
+size_t mk_record_bound_carefully(const mk_record *record)
 {
     size_t key_size = record->key != NULL ? record->key_size : 0;
     size_t value_size = record->value != NULL ? record->value_size : 0;
-    uint64_t bound = INTEGERS_MAX;
+    uint64_t bound = MK_RECORD_INTEGERS_MAX;
 
     if (key_size > INT32_MAX || value_size > INT32_MAX) return SIZE_MAX;
     bound += (uint64_t)key_size + value_size;

@@ -31,10 +31,33 @@ typedef struct mk_record_fields {
     mk_span headers; /* The encoded headers, after their count. */
 } mk_record_fields;
 
+/* The integers of a record without headers: attributes, length, timestamp,
+ * offset, key and value size, header count. */
+#define MK_RECORD_INTEGERS_MAX \
+    (1 + 5 * MK_VARINT_SIZE_MAX + MK_VARLONG_SIZE_MAX)
+
+/* mk_record_bound() for any record. */
+size_t mk_record_bound_carefully(const mk_record *record);
+
+/* Has the record a key and a value, both of no more than 64 KiB, and no
+ * headers? */
+static inline bool mk_record_is_usual(const mk_record *record)
+{
+    return ((record->key_size | record->value_size) >> 16) == 0 &&
+           record->key != NULL && record->value != NULL &&
+           record->header_count == 0;
+}
+
 /* Return the most bytes that encoding `record` can take, its length field
  * included; SIZE_MAX when some part, or that sum, is larger than the format can
  * hold (INT32_MAX) or a header has no name. The size of a null is not read. */
-size_t mk_record_bound(const mk_record *record);
+static inline size_t mk_record_bound(const mk_record *record)
+{
+    if (MK_UNLIKELY(!mk_record_is_usual(record))) {
+        return mk_record_bound_carefully(record);
+    }
+    return MK_RECORD_INTEGERS_MAX + record->key_size + record->value_size;
+}
 
 /* Return how many bytes the record takes where both deltas are 0; at the most
  * mk_record_bound(), which is not SIZE_MAX. */
