@@ -232,6 +232,7 @@ mk_status mk_sim_file_stat(mk_file *base, mk_file_stat *out, mk_error *err)
     if (status == MK_OK) {
         mk_sim_node_stat(node_of(&call, file), out);
         out->size = end_of(&call, file);
+        out->mtime_ms = 0;
     }
     mk_sim_call_leave(&call);
     return status;

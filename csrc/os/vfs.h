@@ -91,8 +91,8 @@ typedef enum mk_file_kind {
 typedef struct mk_file_stat {
     mk_file_kind kind; /* Of the name itself: links are not followed. */
     int64_t size;
-    int64_t mtime_ms;
-    uint64_t inode; /* Unique on its disk while it exists. */
+    int64_t mtime_ms; /* Of a name; 0 of an open file. */
+    uint64_t inode;   /* Unique on its disk while it exists. */
     uint64_t links;
 } mk_file_stat;
 
