@@ -23,9 +23,8 @@
 #include "base/check.h"
 #include "os/posix.h"
 
-#define LINE       64u         /* Of the processor's cache. */
-#define ROOM_SIZE  (1u << 30)  /* Addresses for a file that grows. */
-#define MAPPED_MIN (16u << 10) /* Smaller views are read. */
+#define LINE      64u        /* Of the processor's cache. */
+#define ROOM_SIZE (1u << 30) /* Addresses for a file that grows. */
 
 int64_t mk_posix_tick(void)
 {
@@ -430,7 +429,7 @@ mk_status mk_posix_file_view(mk_file *base, mk_scratch *scratch,
 
     if (position >= end) return MK_OK;
     if (size > (uint64_t)(end - position)) size = (size_t)(end - position);
-    if (file->mappable && size >= MAPPED_MIN) {
+    if (file->mappable) {
         status = view_map(file, position, size, out, err);
         if (status != MK_OK || out->data != NULL) return status;
     }
