@@ -255,43 +255,36 @@ static int log_tostring(lua_State *L)
 
 /* ---- One call of the core each ---- */
 
-/* log:roll() */
-int lmk_log_roll(lua_State *L)
+/* A call without arguments and results. */
+static int call_plainly(lua_State *L,
+                        mk_status (*function)(mk_log *log, mk_error *err))
 {
     lmk_log_box *box = self_log(L);
     mk_status status;
     lmk_call call;
     mk_error err;
 
-    status = mk_log_roll(lmk_enter(&call, L, box, 1), &err);
+    status = function(lmk_enter(&call, L, box, 1), &err);
     lmk_finish(&call, status, &err);
     return 0;
+}
+
+/* log:roll() */
+int lmk_log_roll(lua_State *L)
+{
+    return call_plainly(L, mk_log_roll);
 }
 
 /* log:flush() */
 int lmk_log_flush(lua_State *L)
 {
-    lmk_log_box *box = self_log(L);
-    mk_status status;
-    lmk_call call;
-    mk_error err;
-
-    status = mk_log_flush(lmk_enter(&call, L, box, 1), &err);
-    lmk_finish(&call, status, &err);
-    return 0;
+    return call_plainly(L, mk_log_flush);
 }
 
 /* log:refresh() */
 int lmk_log_refresh(lua_State *L)
 {
-    lmk_log_box *box = self_log(L);
-    mk_status status;
-    lmk_call call;
-    mk_error err;
-
-    status = mk_log_refresh(lmk_enter(&call, L, box, 1), &err);
-    lmk_finish(&call, status, &err);
-    return 0;
+    return call_plainly(L, mk_log_refresh);
 }
 
 /* log:configure{...} */
