@@ -2,11 +2,11 @@
  * file_posix -- an open regular file.
  *
  * Reads go through pread() into the caller's scratch, or, in a file that may be
- * mapped, through one mapping made at the first view. Small views are read all
- * the same: to enter a page into the mapping takes longer than to copy it. A
- * mapping is never moved or unmapped before the file is closed, since views
- * point into it. That somebody else shortens the file is seen by looking at its
- * size, but not more than once a tick, and by os/map_guard.
+ * mapped, through a mapping made at the first view; a file that grows gets a
+ * larger one each time it has outgrown the last. A mapping is never moved or
+ * unmapped before the file is closed, since views point into it. That somebody
+ * else shortens the file is seen by looking at its size, but not more than once
+ * a tick, and by os/map_guard.
  *
  * In a forked child only descriptors are closed and memory is freed: the file
  * and its lock are the parent's.
@@ -23,8 +23,9 @@
 #include "base/check.h"
 #include "os/posix.h"
 
-#define LINE      64u        /* Of the processor's cache. */
-#define ROOM_SIZE (1u << 30) /* Addresses for a file that grows. */
+#define LINE        64u        /* Of the processor's cache. */
+#define ROOM_MIN    (1u << 20) /* Addresses for a file that grows, ... */
+#define ROOM_FACTOR 4          /* ... and for one that has outgrown them. */
 
 int64_t mk_posix_tick(void)
 {
@@ -178,6 +179,14 @@ static mk_status close_descriptor(const mk_posix_file *file, mk_error *err)
     return mk_fail_errno(err, errno, file->path, "cannot close %s", file->path);
 }
 
+static void end_map(mk_posix_map *map)
+{
+    for (size_t i = 0; i < map->count; i++) {
+        mk_map_guard_release(map->mappings[i].guard);
+        munmap(map->mappings[i].data, map->mappings[i].size);
+    }
+}
+
 mk_status mk_posix_file_close(mk_file *base, mk_error *err)
 {
     mk_posix_file *file = (mk_posix_file *)base;
@@ -188,8 +197,7 @@ mk_status mk_posix_file_close(mk_file *base, mk_error *err)
 
     if (ours) status = mk_posix_tail_end(base, err);
     mk_posix_tail_deinit(file);
-    mk_map_guard_release(file->map.guard);
-    if (file->map.data != NULL) munmap(file->map.data, file->map.mapped_size);
+    end_map(&file->map);
     if (ours && file->locked) unlock(file);
     closed = close_descriptor(file, status == MK_OK ? err : NULL);
     if (status == MK_OK) status = closed;
@@ -298,33 +306,58 @@ mk_status mk_posix_file_allocate(mk_file *base, int64_t size, mk_error *err)
 
 /* ---- Views ---- */
 
-/* Map the file; one with a tail, with room to grow in place: views point into
- * it. */
-static void begin_map(const mk_posix_file *file, mk_posix_map *map)
+/* Was some of it found missing, in the file? */
+static bool is_broken(const mk_posix_map *map)
 {
-    bool grows = mk_posix_tail_position(file) != MK_POSIX_NO_TAIL;
-    size_t size = (size_t)map->file_size;
-    void *data;
-
-    if (grows && size < ROOM_SIZE) size = ROOM_SIZE;
-    data = mmap(NULL, size, PROT_READ, MAP_SHARED | MAP_NORESERVE, file->fd, 0);
-    if (data == MAP_FAILED) return;
-    map->guard = mk_map_guard_take(data, size);
-    if (map->guard == NULL) {
-        munmap(data, size);
-        return;
+    for (size_t i = 0; i < map->count; i++) {
+        if (mk_map_guard_is_broken(map->mappings[i].guard)) return true;
     }
-    map->data = data;
-    map->mapped_size = size;
+    return false;
 }
 
-/* Make the mapping cover the file; if that can't be, a view is read instead. */
+/* How much to map of the file. One that grows gets room to grow in place. */
+static size_t mapping_size(const mk_posix_file *file, const mk_posix_map *map)
+{
+    uint64_t size = (uint64_t)map->file_size;
+    size_t room = ROOM_MIN;
+
+    if (mk_posix_tail_position(file) == MK_POSIX_NO_TAIL && map->count == 0) {
+        return (size_t)size;
+    }
+    while (room < 2 * size) {
+        room *= ROOM_FACTOR;
+    }
+    return room;
+}
+
+/* Make the mapping cover the file; if that can't be, a view is read instead.
+ * Views point into what was mapped before, so that stays. */
 static void extend_map(const mk_posix_file *file, mk_posix_map *map)
 {
+    mk_posix_mapping new = {.size = mapping_size(file, map)};
+
     if (sizeof(size_t) < sizeof(int64_t)) return; /* No room to spend. */
-    if (map->data == NULL) begin_map(file, map);
-    if (map->data == NULL || mk_map_guard_is_broken(map->guard)) return;
-    if ((uint64_t)map->file_size <= map->mapped_size) {
+    if (map->count == MK_POSIX_MAPPINGS_MAX || is_broken(map)) return;
+    new.data = mmap(NULL, new.size, PROT_READ, MAP_SHARED | MAP_NORESERVE,
+                    file->fd, 0);
+    if (new.data == MAP_FAILED) return;
+    new.guard = mk_map_guard_take(new.data, new.size);
+    if (new.guard == NULL) {
+        munmap(new.data, new.size);
+        return;
+    }
+    map->mappings[map->count++] = new;
+}
+
+/* See that as much is used of the mapping as the file has. */
+static void use_map(const mk_posix_file *file, mk_posix_map *map)
+{
+    uint64_t size = (uint64_t)map->file_size;
+
+    if (map->count == 0 || map->mappings[map->count - 1].size < size) {
+        extend_map(file, map);
+    }
+    if (map->count > 0 && map->mappings[map->count - 1].size >= size) {
         map->size = map->file_size;
     }
 }
@@ -343,7 +376,7 @@ static mk_status refresh_map(const mk_posix_file *file, mk_posix_map *map,
     /* What a tail has ahead of it comes and goes. */
     map->file_size = size < committed ? size : committed;
     map->tick = tick;
-    if (map->file_size > map->size) extend_map(file, map);
+    if (map->file_size > map->size) use_map(file, map);
     return MK_OK;
 }
 
@@ -361,11 +394,12 @@ static mk_status view_map(mk_posix_file *file, int64_t position, size_t size,
         status = refresh_map(file, map, tick, err);
     }
     if (end > map->file_size) end = map->file_size;
-    if (map->guard != NULL && mk_map_guard_is_broken(map->guard)) {
+    if (is_broken(map)) {
         map->size = 0; /* Some of it is zeros: the file itself is read. */
     }
     if (status == MK_OK && position < end && end <= map->size) {
-        *out = (mk_span){map->data + position, (size_t)(end - position)};
+        *out = (mk_span){map->mappings[map->count - 1].data + position,
+                         (size_t)(end - position)};
     }
     mk_mutex_unlock(&map->mutex);
     return status;

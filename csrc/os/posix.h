@@ -17,15 +17,24 @@
 /* A tail's position while there is none: everything in the file is seen. */
 #define MK_POSIX_NO_TAIL INT64_MAX
 
-/* A sealed file in memory, guarded by `mutex`: views come from any thread. */
+typedef struct mk_posix_mapping {
+    uint8_t *data;       /* Owned. */
+    size_t size;         /* Of which the file may have less. */
+    mk_map_guard *guard; /* Owned. */
+} mk_posix_mapping;
+
+/* A growing file gets a larger mapping now and then; no more than fit these. */
+#define MK_POSIX_MAPPINGS_MAX 8
+
+/* A file in memory, guarded by `mutex`: views come from any thread. */
 typedef struct mk_posix_map {
     mk_mutex mutex;
-    uint8_t *data;       /* Owned, a mapping; NULL: not mapped. */
-    mk_map_guard *guard; /* Owned: of the mapping. */
-    size_t mapped_size;  /* Of the mapping; */
-    int64_t size;        /* ... of what is used of it; */
-    int64_t file_size;   /* ... and of the file, when last looked at: */
-    int64_t tick;        /* ... a time by mk_posix_tick(). */
+    /* The last one covers all that is used; views still point into others. */
+    mk_posix_mapping mappings[MK_POSIX_MAPPINGS_MAX];
+    size_t count;
+    int64_t size;      /* Of what is used; */
+    int64_t file_size; /* ... and of the file, when last looked at: */
+    int64_t tick;      /* ... a time by mk_posix_tick(). */
 } mk_posix_map;
 
 /* The growing end of a file: see tail_posix.c. */

@@ -250,6 +250,37 @@ static void test_mapped_views_last(void **state)
     mk_scratch_deinit(&scratch);
 }
 
+/* So do those of a file that outgrows one mapping after the other. */
+static void test_mapped_views_of_a_growing_file(void **state)
+{
+    enum { STEP = 700000, STEPS = 40 };
+    posix_world *world = *state;
+    uint8_t *bytes = malloc(STEP);
+    mk_span views[STEPS];
+    mk_scratch scratch;
+    mk_file *file;
+
+    assert_non_null(bytes);
+    mk_scratch_init(&scratch, &world->heap);
+    file = open_file(world, "file",
+                     MK_OPEN_MAPPED | MK_OPEN_WRITE | MK_OPEN_CREATE);
+    assert_int_equal(mk_file_tail_begin(file, 0, MK_TAIL_PLAIN, NULL), MK_OK);
+    for (size_t i = 0; i < STEPS; i++) {
+        memset(bytes, (int)i, STEP);
+        assert_int_equal(mk_file_tail_append(file, bytes, STEP, NULL), MK_OK);
+        views[i] = view(file, &scratch, (int64_t)i * STEP, STEP);
+        assert_int_equal(views[i].size, STEP);
+        assert_null(scratch.data); /* It was mapped. */
+    }
+    for (size_t i = 0; i < STEPS; i++) {
+        assert_int_equal(views[i].data[0], i);
+        assert_int_equal(views[i].data[STEP - 1], i);
+    }
+    close_file(file);
+    mk_scratch_deinit(&scratch);
+    free(bytes);
+}
+
 /* An empty file can't be mapped, and has nothing to give, until it grows. */
 static void test_mapped_view_of_an_empty_file(void **state)
 {
@@ -446,6 +477,7 @@ int main(void)
         TEST(test_view_memory_is_bounded_by_the_file),
         TEST(test_view_survives_a_poor_heap),
         TEST(test_mapped_views_last),
+        TEST(test_mapped_views_of_a_growing_file),
         TEST(test_mapped_view_of_an_empty_file),
         TEST(test_mapped_view_of_a_shortened_file),
         TEST(test_mapped_view_of_a_truncated_file),
