@@ -198,8 +198,8 @@ $(BUILD)/spec/explore: $(OBJ)/spec/c/explore.o $(LIB)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
 
 .PHONY: explore mutants
-explore: $(BUILD)/spec/explore ## crash rows of 1, 2 and 3 operations; SECONDS=n
-	$< $(SECONDS)
+explore: $(BUILD)/spec/explore ## crash rows of 1 to 3 operations; SECONDS=n WORKERS=n
+	$< $(SECONDS) $(WORKERS)
 
 mutants: ## let changes to the engine be found out by the tests; ONLY=n for one
 	$(LUA) spec/mutants/run.lua $(ONLY)

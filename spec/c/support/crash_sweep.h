@@ -401,6 +401,14 @@ static inline mk_status tell_step(void *context, const mk_sim_event *event,
     return mk_fail(err, MK_CALLBACK, "the sweep has ended");
 }
 
+/* Without a crash nothing in a row may fail. */
+static inline void must_work(const char *row, mk_status status)
+{
+    if (status == MK_OK) return;
+    fprintf(stderr, "%s: %s\n", row, mk_status_name(status));
+    abort();
+}
+
 /* Sweep one row. */
 static inline void sweep_row(crash_sweep *sweep, const size_t *row,
                              size_t count)
@@ -420,13 +428,13 @@ static inline void sweep_row(crash_sweep *sweep, const size_t *row,
         settle_run(&walk.run, sweep->left_out);
     }
     for (size_t i = 0; i + 1 < count; i++) {
-        MUST(do_operation(&walk.run, row[i]) == MK_OK);
+        must_work(name, do_operation(&walk.run, row[i]));
     }
     mk_sim_disk_trace(walk.run.disk, (mk_sim_trace){tell_step, &walk});
     status = count == 0 ? set_up_log(&walk.run)
                         : do_operation(&walk.run, row[count - 1]);
     mk_sim_disk_trace(walk.run.disk, (mk_sim_trace){0});
-    MUST(status == MK_OK || has_ended(sweep));
+    if (!has_ended(sweep)) must_work(name, status);
     if (!has_ended(sweep)) look(&walk);
     if (!has_ended(sweep)) sweep->rows++;
     end_run(&walk.run);

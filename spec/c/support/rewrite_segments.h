@@ -38,7 +38,8 @@ static inline mk_status copy_kept(mk_segment_swap *swap, mk_walk *walk,
         if (base_offset >= swap->end) break;
         walk->next_offset = mk_batch_next_offset(&walk->batch);
         if (!keeps(rule, &walk->batch)) continue;
-        if (!split && rule->split_at > 0 && base_offset >= rule->split_at) {
+        if (!split && rule->split_at > 0 && base_offset >= rule->split_at &&
+            base_offset > swap->first) {
             split = true;
             status = mk_segment_swap_add_output(swap, base_offset, err);
         }
