@@ -1,0 +1,327 @@
+/*
+ * The same script and seed do the same to a simulated disk, byte for byte, in
+ * every build: what one run of a long script does and finds is recorded here.
+ *
+ * A change of what the engine asks of its disk changes the recorded value. Then
+ * put in the new one, which the failing test tells, once gcc's and clang's
+ * builds agree on it. MK_TRACE=<path> leaves the whole trace in that file: two
+ * builds that do not agree can be told apart with diff.
+ */
+#define _GNU_SOURCE
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "include/minikafka_sim.h"
+
+#define DIRECTORY    "/logs/t-0"
+#define STEPS        300
+#define STATES_MAX   150
+#define RECORDED     UINT64_C(0xac6c1e0d333de17d)
+#define RECORDED_FOR 1u /* The seed. */
+
+typedef struct script {
+    uint64_t chance; /* State of SplitMix64. */
+    mk_sim_disk *disk;
+    mk_env *env;
+    mk_log *log; /* NULL: it is closed. */
+    FILE *told;  /* All that was done and found. */
+    char *text;  /* Owned: what is in it. */
+    size_t size;
+} script;
+
+static uint64_t draw(script *s, uint64_t below)
+{
+    uint64_t z = s->chance += UINT64_C(0x9e3779b97f4a7c15);
+
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return (z ^ (z >> 31)) % below;
+}
+
+/* ---- Telling ---- */
+
+static mk_status tell_event(void *context, const mk_sim_event *event,
+                            mk_error *err)
+{
+    script *s = context;
+
+    (void)err;
+    fprintf(s->told, "  %" PRId64 " %s %s %s %s %" PRId64 " %" PRId64 " %s\n",
+            event->step, mk_sim_operation_name(event->operation), event->path,
+            event->to != NULL ? event->to : "-",
+            event->sync != NULL ? event->sync : "-", event->position,
+            event->size,
+            event->os_errno != 0 ? mk_errno_name(event->os_errno) : "-");
+    return MK_OK;
+}
+
+static void tell(script *s, const char *what, mk_status status,
+                 const mk_error *err)
+{
+    fprintf(s->told, "%s: %s\n", what, status == MK_OK ? "done" : err->message);
+}
+
+static void tell_image(script *s, const char *what, mk_sim_disk *disk)
+{
+    uint64_t hash[2];
+
+    assert_int_equal(mk_sim_disk_hash(disk, hash, NULL), MK_OK);
+    fprintf(s->told, "%s %s %016" PRIx64 "%016" PRIx64 "\n", what,
+            mk_sim_profile_name(mk_sim_disk_profile(disk)), hash[0], hash[1]);
+}
+
+static void tell_states(script *s)
+{
+    mk_sim_states_options options;
+    mk_sim_states *states;
+    mk_sim_disk *state;
+
+    mk_sim_states_options_default(&options);
+    options.limit = STATES_MAX;
+    options.tears = draw(s, 2) == 0;
+    options.exhaustive_bits = 6; /* Some are drawn. */
+    assert_int_equal(mk_sim_states_open(s->disk, &options, &states, NULL),
+                     MK_OK);
+    while (mk_sim_states_next(states, &state, NULL) == MK_OK) {
+        tell_image(s, "state", state);
+        mk_sim_disk_free(state);
+    }
+    mk_sim_states_close(states);
+}
+
+/* ---- What the script does ---- */
+
+static mk_status open_log(script *s, mk_error *err)
+{
+    mk_open_options options;
+
+    mk_open_options_default(&options);
+    options.env = s->env;
+    options.config.segment_bytes = 2000;
+    options.config.index_interval_bytes = 250;
+    return mk_log_open(DIRECTORY, &options, &s->log, err);
+}
+
+static mk_status append_some(script *s, mk_error *err)
+{
+    char value[700];
+    char key = (char)('a' + draw(s, 5));
+    mk_record records[3];
+    mk_append_options options;
+    mk_offset_range range;
+    size_t count = (size_t)draw(s, 3) + 1;
+
+    memset(value, key, sizeof value);
+    for (size_t i = 0; i < count; i++) {
+        records[i] = (mk_record){.key = &key,
+                                 .key_size = 1,
+                                 .value = value,
+                                 .value_size = (size_t)draw(s, sizeof value),
+                                 .timestamp_ms = MK_TIMESTAMP_NOW};
+    }
+    mk_append_options_default(&options);
+    options.durable = draw(s, 4) == 0;
+    return mk_log_append(s->log, records, count, &options, &range, err);
+}
+
+static mk_status clean(script *s, mk_error *err)
+{
+    mk_retention_options retention = {.by_size = true,
+                                      .retention_bytes = 20000};
+    mk_compact_options compaction;
+    mk_cleanup_result result;
+    mk_status status;
+
+    mk_compact_options_default(&compaction);
+    status = draw(s, 2) == 0
+                 ? mk_log_retain(s->log, &retention, &result, err)
+                 : mk_log_compact(s->log, &compaction, &result, err);
+    mk_cleanup_result_deinit(&result);
+    return status;
+}
+
+static mk_status cut(script *s, mk_error *err)
+{
+    mk_log_info info;
+    int64_t size;
+
+    assert_int_equal(mk_log_get_info(s->log, &info, NULL), MK_OK);
+    size = info.log_end_offset - info.log_start_offset;
+    if (draw(s, 2) == 0) {
+        return mk_log_delete_records(s->log, info.log_start_offset + size / 8,
+                                     err);
+    }
+    return mk_log_truncate_to(s->log, info.log_end_offset - size / 8, err);
+}
+
+static mk_status fail_once(script *s, mk_error *err)
+{
+    mk_sim_fault fault;
+
+    mk_sim_fault_default(&fault);
+    fault.operation = draw(s, 2) == 0 ? MK_SIM_FSYNC : MK_SIM_WRITE;
+    fault.path = "*.log";
+    fault.times = 1;
+    fault.flavour = (mk_sim_flavour)draw(s, MK_SIM_FLAVOUR_COUNT);
+    return mk_sim_disk_fail(s->disk, &fault, err);
+}
+
+/* The end of a machine, and the next one's beginning. */
+static mk_status crash(script *s, mk_error *err)
+{
+    mk_sim_profile profile = (mk_sim_profile)draw(s, MK_SIM_PROFILE_COUNT);
+
+    tell_states(s);
+    assert_int_equal(mk_sim_disk_crash(s->disk, profile, NULL), MK_OK);
+    mk_log_abandon(s->log);
+    mk_env_free(s->env);
+    s->log = NULL;
+    tell_image(s, "found", s->disk);
+    assert_int_equal(mk_env_new_sim(s->disk, &s->env, NULL), MK_OK);
+    mk_sim_disk_trace(s->disk, (mk_sim_trace){tell_event, s});
+    return open_log(s, err);
+}
+
+static mk_status reopen(script *s, mk_error *err)
+{
+    mk_log *log = s->log;
+    mk_status status;
+
+    s->log = NULL;
+    status = mk_log_close(log, err);
+    tell(s, "close", status, err);
+    return open_log(s, err);
+}
+
+static void do_something(script *s)
+{
+    static const struct {
+        const char *name;
+        mk_status (*run)(script *s, mk_error *err);
+        unsigned weight;
+    } deeds[] = {
+        {"append", append_some, 60}, {"clean", clean, 8}, {"cut", cut, 6},
+        {"fail", fail_once, 4},      {"crash", crash, 6}, {"reopen", reopen, 4},
+    };
+    uint64_t drawn = draw(s, 60 + 8 + 6 + 4 + 6 + 4);
+    mk_error err = {0};
+    size_t i = 0;
+    mk_status status;
+
+    while (drawn >= deeds[i].weight) {
+        drawn -= deeds[i++].weight;
+    }
+    mk_sim_disk_manual_clock(s->disk)->now_ms += (int64_t)draw(s, 1000);
+    if (s->log == NULL && deeds[i].run != crash) {
+        tell(s, "open", open_log(s, &err), &err);
+    }
+    if (s->log == NULL && deeds[i].run != crash) return;
+    status = deeds[i].run(s, &err);
+    tell(s, deeds[i].name, status, &err);
+}
+
+/* Run the script and leave what it told in `s->text`. */
+static void run_script(script *s, uint64_t seed)
+{
+    mk_sim_options options;
+
+    memset(s, 0, sizeof *s);
+    s->chance = seed;
+    s->told = open_memstream(&s->text, &s->size);
+    assert_non_null(s->told);
+    mk_sim_options_default(&options);
+    options.seed = seed;
+    assert_int_equal(mk_sim_disk_new(NULL, &options, &s->disk, NULL), MK_OK);
+    assert_int_equal(mk_env_new_sim(s->disk, &s->env, NULL), MK_OK);
+    mk_sim_disk_trace(s->disk, (mk_sim_trace){tell_event, s});
+    for (int i = 0; i < STEPS; i++) {
+        do_something(s);
+    }
+    tell_image(s, "at last", s->disk);
+    mk_log_abandon(s->log);
+    mk_env_free(s->env);
+    mk_sim_disk_free(s->disk);
+    fclose(s->told);
+}
+
+/* FNV-1a of 64 bits. */
+static uint64_t hash_text(const char *text, size_t size)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (size_t i = 0; i < size; i++) {
+        hash = (hash ^ (uint8_t)text[i]) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+static void save(const char *path, const script *s)
+{
+    FILE *file = fopen(path, "wb");
+
+    assert_non_null(file);
+    assert_int_equal(fwrite(s->text, 1, s->size, file), s->size);
+    fclose(file);
+}
+
+/* ---- Tests ---- */
+
+static void test_every_build_does_the_same(void **state)
+{
+    const char *path = getenv("MK_TRACE");
+    uint64_t hash;
+    script s;
+
+    (void)state;
+    run_script(&s, RECORDED_FOR);
+    if (path != NULL) save(path, &s);
+    hash = hash_text(s.text, s.size);
+    free(s.text);
+    if (hash != RECORDED) {
+        fail_msg("%zu bytes of trace have the hash 0x%016" PRIx64
+                 "; recorded is 0x%016" PRIx64,
+                 s.size, hash, RECORDED);
+    }
+}
+
+static void test_a_second_run_does_the_same(void **state)
+{
+    script first, second;
+
+    (void)state;
+    run_script(&first, 2);
+    run_script(&second, 2);
+    assert_int_equal(first.size, second.size);
+    assert_memory_equal(first.text, second.text, first.size);
+    free(first.text);
+    free(second.text);
+}
+
+static void test_another_seed_does_something_else(void **state)
+{
+    script s;
+
+    (void)state;
+    run_script(&s, RECORDED_FOR + 1);
+    assert_true(hash_text(s.text, s.size) != RECORDED);
+    free(s.text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_build_does_the_same),
+        cmocka_unit_test(test_a_second_run_does_the_same),
+        cmocka_unit_test(test_another_seed_does_something_else),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
