@@ -68,7 +68,9 @@ struct mk_log {
     int64_t cut_offset;  /* ... as batches from here on were being cut off; -1:
                             they were not. */
     int64_t cut_to;      /* The state file says that the end is being cut to
-                            this offset; -1: it does not. */
+                            this offset; -1: it does not; */
+    int64_t cut_segment; /* ... this one is then the last segment, */
+    int64_t cut_size;    /* ... and that is what its log takes. */
     int64_t lost_offset; /* What is missing begins here; -1: nothing, or told.
                           */
     bool healing;        /* Some thread looks whether it may go on. */

@@ -113,7 +113,11 @@ static mk_status finish_cut(recovery *r, mk_error *err)
         kept--;
     }
     if (empties) state->log_start_offset = end_offset;
-    if (!log->read_only) log->cut_to = end_offset;
+    if (!log->read_only) {
+        log->cut_to = end_offset;
+        log->cut_segment = state->end_segment;
+        log->cut_size = state->end_position;
+    }
     r->end_offset = end_offset;
     facts = kept > 0
                 ? mk_state_find(state, log->segments[kept - 1]->base_offset)
@@ -408,12 +412,7 @@ static void find_point(recovery *r)
                 r->evidence.believed <= log->log_end_offset && !r->checked &&
                 !r->cut;
 
-    log->recovery_point = (mk_recovery_point){
-        .offset = log->log_start_offset,
-        .segment = -1,
-        .batch_position = -1,
-        .end_position = -1,
-    };
+    mk_log_forget_point_locked(log);
     if (kept) log->recovery_point = r->evidence.state.recovery_point;
 }
 

@@ -147,9 +147,11 @@ static mk_status rescan(mk_log *log, mk_segment *segment, int64_t size,
     return status;
 }
 
-/* Say in the state file that the log is being cut to `offset`: from here on
- * that is what it comes to, whatever happens. */
-static mk_status announce_cut(mk_log *log, int64_t offset, bool *begun,
+/* Say in the state file that the log is being cut to `offset`, with `last` in
+ * the end, or nothing where that is NULL: from here on that is what it comes
+ * to, whatever happens. */
+static mk_status announce_cut(mk_log *log, int64_t offset,
+                              const mk_segment *last, bool *begun,
                               mk_error *err)
 {
     mk_recovery_point point = log->recovery_point;
@@ -165,6 +167,8 @@ static mk_status announce_cut(mk_log *log, int64_t offset, bool *begun,
         };
     }
     log->cut_to = offset;
+    log->cut_segment = last != NULL ? last->base_offset : offset;
+    log->cut_size = last != NULL ? last->log_bytes : 0;
     status = mk_log_replace_state_locked(log, begun, err);
     if (*begun) return status;
     log->cut_to = -1;
@@ -176,7 +180,7 @@ static mk_status announce_cut(mk_log *log, int64_t offset, bool *begun,
 static mk_status empty_at(mk_log *log, int64_t offset, int64_t now_ms,
                           bool *begun, mk_error *err)
 {
-    mk_status status = announce_cut(log, offset, begun, err);
+    mk_status status = announce_cut(log, offset, NULL, begun, err);
 
     log->cut_offset = 0;
     if (status == MK_OK) status = mk_log_drop_suffix_locked(log, 0, err);
@@ -266,7 +270,7 @@ static mk_status cut_at(mk_log *log, int64_t offset, int64_t now_ms,
     if (status == MK_OK) status = rescan(log, last, size, &fresh, err);
     mk_log_unpin_locked(log, last);
     if (status == MK_OK) log->cut_offset = fresh->next_offset;
-    if (status == MK_OK) status = announce_cut(log, offset, begun, err);
+    if (status == MK_OK) status = announce_cut(log, offset, fresh, begun, err);
     if (status == MK_OK) status = mk_log_drop_suffix_locked(log, keep, err);
     if (status != MK_OK) {
         mk_segment_free(fresh);

@@ -33,7 +33,11 @@ mk_status mk_log_get_state_locked(const mk_log *log,
     out->end_position = active->log_bytes;
     out->recovery_point = log->recovery_point;
     out->cutting = log->cut_to >= 0;
-    if (out->cutting) out->end_offset = log->cut_to;
+    if (out->cutting) {
+        out->end_offset = log->cut_to;
+        out->end_segment = log->cut_segment;
+        out->end_position = log->cut_size;
+    }
     for (size_t i = 0; status == MK_OK && i < count; i++) {
         mk_segment_facts facts;
 

@@ -6,7 +6,8 @@
  *     dense <offset from which on batches follow without gaps>
  *     end <offset> <segment> <size of its log>
  *     flushed <offset> <segment> <batch position> <end position> <checksum>
- *     cutting                       (only while the end is cut off)
+ *     cutting                       (only while the end is cut off: it is
+ *                                    told as it will be then)
  *     segment <base> <next> <size> <max time> <its offset> \
  *             <first time> <offset entries> <time entries> <checksum>
  *     ... one line a segment, ascending

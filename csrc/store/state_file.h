@@ -42,7 +42,7 @@ typedef struct mk_state {
     int64_t end_segment;      /* ... with this base offset */
     int64_t end_position;     /* ... and this size. */
     mk_recovery_point recovery_point;
-    bool cutting; /* What has offsets from the end on is being cut off. */
+    bool cutting;            /* What lies beyond that end is being cut off. */
     mk_segment_facts *facts; /* Owned; ascending; of all segments, but of the
                                 recovery point's up to there. */
     size_t facts_count;

@@ -156,6 +156,26 @@ static void test_the_start_stays_in_a_segment(void **state)
         MK_INVALID_ARGUMENT);
 }
 
+/* Nor where a checkpoint of Kafka's, beside the log, has moved it further than
+ * the segments tell. */
+static void test_the_start_is_kafkas(void **state)
+{
+    log_world *world = *state;
+    const int64_t first = 0;
+
+    make_log(world);
+    close_log(world);
+    store_text(path_of(world->disk, "log-start-offset-checkpoint"),
+               "0\n1\nt 0 5\n");
+    open_log(world);
+    assert_bounds(world, 5, 7);
+    assert_on_disk(world, "0 2 4 ");
+    assert_ok(world, mk_log_delete_closed_segments(world->log, &first, 1,
+                                                   &world->err));
+    assert_bounds(world, 5, 7);
+    assert_on_disk(world, "2 4 ");
+}
+
 /* ---- Retention ---- */
 
 static mk_status retain(log_world *world, int64_t ms, int64_t bytes,
@@ -331,6 +351,88 @@ static void test_facts_after_a_cut(void **state)
                      infos[2].index_bytes);
 }
 
+/* Cut, with nothing done from call `number` on, and die. Is there such a call?
+ */
+static bool cut_and_die(log_world *world, int64_t to, long number)
+{
+    wrap_fault *fault;
+    bool hit;
+
+    remove_all(world->where);
+    make_log(world);
+    flush(world);
+    fault = wrap_fail(&world->wrap, WRAP_ANY, number, EIO);
+    fault->always = true;
+    (void)truncate_at(world, to);
+    hit = fault->hit;
+    wrap_heal(&world->wrap);
+    abandon_log(world);
+    return hit;
+}
+
+/* A cut was made, or was not: whoever opens the log after a death in the midst
+ * of it brings it to its end, once it was said that it is made. */
+static void test_a_cut_is_brought_to_its_end(void **state)
+{
+    static const struct {
+        int64_t to;
+        const char *left, *segments;
+    } cuts[] = {
+        {6, "0:a=1 1:b=2 2:c=3 3:d=4 4:e=5 ", "0..2 2..4 4..5 "},
+        {4, "0:a=1 1:b=2 2:c=3 3:d=4 ", "0..2 2..4 4..4 "},
+        {2, "0:a=1 1:b=2 ", "0..2 2..2 "},
+        {1, "0:a=1 ", "0..1 "},
+        {0, "", "0..0 "},
+    };
+    log_world *world = *state;
+
+    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+        bool begun = false;
+
+        for (long number = 1; cut_and_die(world, cuts[i].to, number);
+             number++) {
+            open_log(world);
+            begun = begun || info_of(world).log_end_offset == cuts[i].to;
+            assert_bounds(world, 0, begun ? cuts[i].to : 7);
+            assert_contents(world, begun ? cuts[i].left : ALL);
+            assert_segments(world,
+                            begun ? cuts[i].segments : "0..2 2..4 4..7 ");
+            close_log(world);
+        }
+        assert_true(begun);
+    }
+}
+
+/* What was flushed and then cut off is not taken for what is appended in its
+ * place: that is synced anew. */
+static void test_flushing_after_a_cut(void **state)
+{
+    log_world *world = *state;
+
+    wrap_record(&world->wrap);
+    for (int64_t to = 6; to >= 0; to--) {
+        size_t before, syncs = 0;
+
+        remove_all(world->where);
+        make_log(world);
+        flush(world);
+        assert_int_equal(info_of(world).recovery_point, 7);
+        assert_ok(world, truncate_at(world, to));
+        assert_true(info_of(world).recovery_point <= to);
+        while (info_of(world).log_end_offset < 7) {
+            append(world, "z=9");
+        }
+        before = world->wrap.call_count;
+        flush(world);
+        for (size_t i = before; i < world->wrap.call_count; i++) {
+            syncs += world->wrap.calls[i].kind == WRAP_fdatasync;
+        }
+        assert_true(syncs > 0);
+        assert_int_equal(info_of(world).recovery_point, 7);
+        close_log(world);
+    }
+}
+
 /* Damage before the cut refuses it, and the log stays as it was. */
 static void test_damage_before_a_cut(void **state)
 {
@@ -461,12 +563,15 @@ int main(void)
         log_test(test_closed_segments_are_deleted),
         log_test(test_a_segment_named_twice),
         log_test(test_the_start_stays_in_a_segment),
+        log_test(test_the_start_is_kafkas),
         log_test(test_retention_by_time),
         log_test(test_retention_by_size),
         log_test(test_retention_without_times),
         log_test(test_the_end_is_cut),
         log_test(test_cuts_at_the_edges),
         log_test(test_facts_after_a_cut),
+        log_test(test_a_cut_is_brought_to_its_end),
+        log_test(test_flushing_after_a_cut),
         log_test(test_damage_before_a_cut),
         log_test(test_removed_files_take_no_room),
     };
