@@ -162,6 +162,37 @@ static void test_the_last_batches_of_all(void **state)
     assert_string_equal(world->told, "3:d=5 ");
 }
 
+/* What the state tells of a closed segment is not believed beyond the recovery
+ * point, be it by one record: the segment is read, and its damage found. */
+static void test_a_closed_segment_that_was_not_flushed(void **state)
+{
+    static const char *const unflushed[] = {"c=3", "c=3 d=4"};
+    log_world *world = *state;
+
+    for (size_t i = 0; i < 2; i++) {
+        remove_all(world->where);
+        world->options.read_only = false;
+        open_log(world);
+        fill(world, "a=1 b=2");
+        flush(world);
+        roll(world);
+        fill(world, unflushed[i]);
+        roll(world);
+        /* That writes the state, and flushes nothing. */
+        assert_ok(world, mk_log_delete_records(world->log, 1, &world->err));
+        assert_int_equal(info_of(world).recovery_point, 2);
+        abandon_log(world);
+        flip_last_bit(active_path(world, 2),
+                      file_size(active_path(world, 2)) - 1);
+        assert_int_equal(try_open(world), MK_CORRUPT_SEGMENT);
+        assert_string_equal(world->err.path, active_path(world, 2));
+        world->options.read_only = true;
+        open_log(world);
+        assert_contents(world, i == 0 ? "1:b=2 " : "1:b=2 2:c=3 ");
+        close_log(world);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -169,6 +200,7 @@ int main(void)
         log_test(test_a_missing_segment),
         log_test(test_a_segment_that_a_broker_removed),
         log_test(test_the_last_batches_of_all),
+        log_test(test_a_closed_segment_that_was_not_flushed),
     };
 
     return cmocka_run_group_tests_name("evidence", tests, NULL, NULL);

@@ -193,6 +193,26 @@ static void test_no_proof(void **state)
     }
 }
 
+/* live (noted as not complete): however sound it looks, nobody opens it, with
+ * an old tree beside it or alone. */
+static void test_an_incomplete_tree_in_the_place(void **state)
+{
+    log_world *world = *state;
+
+    make_trees(world);
+    move_tree(world, MADE, LIVE);
+    put_note(world, LIVE, LIVE, MK_SWAP_BUILDING);
+    for (int i = 0; i < 4; i++) {
+        if (i == 2) remove_all(path_of(world->disk, AWAY));
+        keep(world, files(world));
+        world->options.read_only = (i & 1) != 0;
+        assert_int_equal(try_open(world), MK_SWAP_AMBIGUOUS);
+        assert_string_equal(world->err.found[0].what, "incomplete");
+        assert_string_equal(world->err.found[0].note, "building");
+        assert_string_equal(files(world), world->kept);
+    }
+}
+
 /* ---- What is not ours ---- */
 
 /* Without proof that a tree is a swap's and superseded, it stays as it is. */
@@ -364,6 +384,7 @@ int main(void)
         log_test(test_between_two_renames),
         log_test(test_a_note_left),
         log_test(test_no_proof),
+        log_test(test_an_incomplete_tree_in_the_place),
         log_test(test_a_tree_without_note_stays),
         log_test(test_a_note_for_another_is_none),
         log_test(test_an_old_tree_without_note_stays),
