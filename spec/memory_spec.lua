@@ -46,14 +46,12 @@ local prelude = [[
     return log
   end
 
+  -- How many are open but pipes: those of a child may be closed any time.
   local function descriptors()
     collectgarbage()
     collectgarbage()
-    local count = 0
-    local pipe = io.popen("ls /proc/$PPID/fd")
-    for _ in pipe:lines() do
-      count = count + 1
-    end
+    local pipe = io.popen("ls -l /proc/$PPID/fd | grep -vc pipe:")
+    local count = pipe:read("n")
     pipe:close()
     return count
   end
