@@ -201,7 +201,7 @@ $(BUILD)/spec/explore: $(OBJ)/spec/c/explore.o $(LIB)
 explore: $(BUILD)/spec/explore ## crash rows of 1 to 3 operations; SECONDS=n WORKERS=n
 	$< $(SECONDS) $(WORKERS)
 
-mutants: ## let changes to the engine be found out by the tests; ONLY=n for one
+mutants: $(LIB) ## let changes to the engine be found out by the tests; ONLY="n [m]"
 	$(LUA) spec/mutants/run.lua $(ONLY)
 
 # ---- What the tests need ----

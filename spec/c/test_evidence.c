@@ -162,6 +162,30 @@ static void test_the_last_batches_of_all(void **state)
     assert_string_equal(world->told, "3:d=5 ");
 }
 
+/* A closed segment that grew was rewritten by somebody: all of it is read, not
+ * only what lies behind the bytes that were known. */
+static void test_a_closed_segment_that_grew(void **state)
+{
+    log_world *world = *state;
+    size_t size;
+    uint8_t *bytes;
+
+    open_log(world);
+    fill(world, "a=10000 b=2000 | c=3");
+    close_log(world);
+    bytes = load(active_path(world, 0), &size);
+    remove_all(world->where);
+    open_log(world);
+    fill(world, "a=1 b=2 | c=3");
+    close_log(world);
+    assert_true(file_size(active_path(world, 0)) < (int64_t)size);
+    store(active_path(world, 0), bytes, size);
+    free(bytes);
+    open_log(world);
+    assert_contents(world, "0:a=10000 1:b=2000 2:c=3 ");
+    assert_int_equal(stats_of(world).recovered_bytes, size);
+}
+
 /* What the state tells of a closed segment is not believed beyond the recovery
  * point, be it by one record: the segment is read, and its damage found. */
 static void test_a_closed_segment_that_was_not_flushed(void **state)
@@ -200,6 +224,7 @@ int main(void)
         log_test(test_a_missing_segment),
         log_test(test_a_segment_that_a_broker_removed),
         log_test(test_the_last_batches_of_all),
+        log_test(test_a_closed_segment_that_grew),
         log_test(test_a_closed_segment_that_was_not_flushed),
     };
 

@@ -332,6 +332,28 @@ static void test_the_log_start_is_kept(void **state)
     assert_contents(world, "5:f=6 ");
 }
 
+/* Where no segment is left, only the state tells the log start. It is replaced
+ * durably: a loss of power must not leave half of it. */
+static void test_a_start_without_segments(void **state)
+{
+    log_world *world = *state;
+
+    open_log(world);
+    fill(world, "a=1 b=2 |");
+    assert_ok(world, mk_log_delete_records(world->log, 2, &world->err));
+    close_log(world);
+    unlink(active_path(world, 2));
+    wrap_record(&world->wrap);
+    open_log(world);
+    assert_bounds(world, 2, 2);
+    assert_true(wrap_count(&world->wrap, WRAP_rename, "state.tmp") > 0);
+    assert_int_equal(wrap_count(&world->wrap, WRAP_fdatasync, "state.tmp"),
+                     wrap_count(&world->wrap, WRAP_rename, "state.tmp"));
+    reopen_after_death(world);
+    assert_bounds(world, 2, 2);
+    assert_int_equal(append(world, "c=3"), 2);
+}
+
 /* Segments below the log start were to be removed, and are. */
 static void test_removal_is_finished(void **state)
 {
@@ -432,6 +454,7 @@ int main(void)
         log_test(test_a_killed_process_loses_nothing),
         log_test(test_no_zeros_where_kafka_trusts),
         log_test(test_the_log_start_is_kept),
+        log_test(test_a_start_without_segments),
         log_test(test_removal_is_finished),
         log_test(test_no_offset_is_given_twice),
         log_test(test_a_torn_batch_behind_a_gap),

@@ -278,6 +278,18 @@ static void test_an_old_tree_without_note_stays(void **state)
     assert_left_alone(world, AWAY);
 }
 
+/* ... or whose note is of another log. */
+static void test_an_old_tree_beside_a_strange_note_stays(void **state)
+{
+    log_world *world = *state;
+
+    make_trees(world);
+    remove_all(path_of(world->disk, MADE));
+    link_tree(world, AWAY, LIVE);
+    put_note(world, LIVE, "t-1", MK_SWAP_READY);
+    assert_left_alone(world, AWAY);
+}
+
 /* Compacting is refused where something stands in its way, which is told. */
 static void assert_in_the_way(log_world *world, const char *tree)
 {
@@ -388,6 +400,7 @@ int main(void)
         log_test(test_a_tree_without_note_stays),
         log_test(test_a_note_for_another_is_none),
         log_test(test_an_old_tree_without_note_stays),
+        log_test(test_an_old_tree_beside_a_strange_note_stays),
         log_test(test_files_of_those_names_stay),
         log_test(test_a_stranger_beside_a_missing_log),
         log_test(test_a_swap_in_progress_is_locked),

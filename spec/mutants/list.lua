@@ -2,9 +2,10 @@
 -- stands there, what takes its place, the C tests that are run in turn}.
 
 local crash = { "crash" }
+local cut = { "remove", "crash" }
 local recovery = { "recovery", "recovery_files", "evidence", "crash" }
-local swap = { "directory_swap", "swap_tree", "swap_leftovers", "crash" }
-local segments = { "segment_swap", "leftovers", "crash" }
+local swap = { "swap_leftovers", "directory_swap", "swap_tree", "crash" }
+local segments = { "leftovers", "segment_swap", "segment_swap_crash", "crash" }
 
 return {
   -- Appending, rolling, flushing: what is stable before what.
@@ -43,17 +44,15 @@ return {
     { "state_file" } },
   -- Removing at either end.
   { "csrc/log/remove.c", "    if (log->recovery_point.offset > offset) {",
-    "    if (log->recovery_point.offset > offset + 1) {",
-    { "remove", "crash" } },
+    "    if (log->recovery_point.offset > offset + 1) {", cut },
   { "csrc/log/remove.c",
     "mk_file_sync(active->log.file, true, MK_SYNC_TRUNCATE_LOG, err);",
     "MK_OK;", crash },
   { "csrc/log/remove.c",
     "if (mk_batch_last_offset(&batch) >= offset) break;",
-    "if (mk_batch_last_offset(&batch) > offset) break;",
-    { "remove", "crash" } },
+    "if (mk_batch_last_offset(&batch) > offset) break;", cut },
   { "csrc/log/remove.c", "    log->cut_to = offset;", "    log->cut_to = -1;",
-    crash },
+    cut },
   { "csrc/log/remove.c",
     "    if (start < log->log_start_offset) start = log->log_start_offset;", "",
     { "remove", "retention", "crash" } },
@@ -69,11 +68,11 @@ return {
     "log->segments[count + 1]->base_offset < start_offset",
     { "recovery", "crash" } },
   { "csrc/log/recovery.c", "    if (!state->cutting) return MK_OK;",
-    "    return MK_OK;", crash },
+    "    return MK_OK;", cut },
   { "csrc/log/recovery.c",
     "(empties || log->segments[kept - 1]->base_offset > end_offset)",
     "(empties || log->segments[kept - 1]->base_offset > end_offset + 3)",
-    crash },
+    cut },
   { "csrc/log/recovery.c",
     "return state->end_position > 0 && state->recovery_point.offset <= found;",
     "return false;", crash },
@@ -86,7 +85,7 @@ return {
     "    return MK_OK;", { "recovery", "recovery_files" } },
   { "csrc/log/life.c",
     "mk_log_store_state_locked(log, log->log_end_offset > 0, err);",
-    "mk_log_store_state_locked(log, false, err);", crash },
+    "mk_log_store_state_locked(log, false, err);", { "recovery", "crash" } },
   { "csrc/log/life.c",
     "    return mk_vfs_sync_directory(vfs, parent, MK_SYNC_CREATE_PARENT, err);",
     "    return MK_OK;", crash },
@@ -140,7 +139,7 @@ return {
     "", swap },
   { "csrc/log/swap_tree.c",
     "        status = mk_vfs_sync_directory(vfs, path, MK_SYNC_SWAP_TREE, err);",
-    "        status = MK_OK;", swap },
+    "        status = MK_OK;", crash },
   { "csrc/log/swap_tree.c", "    *out = status == MK_OK && stat.links > 1;",
     "    *out = status == MK_OK && stat.links >= 1;", swap },
   { "csrc/log/swap_decision.c",
