@@ -101,7 +101,7 @@ export MK_FAULT_SHARE ?= 19
 endif
 
 .PHONY: all lib tests demo test test-c test-lua test-asan test-valgrind \
-        prerequisites env bench lint format install uninstall clean help
+        test-tsan prerequisites env bench lint format install uninstall clean help
 
 all: $(LIB) $(CORE) ## build the library and the Lua module (the default)
 
@@ -187,6 +187,15 @@ VALGRIND_SRC := $(filter-out $(VALGRIND_OUT),$(TEST_SRC))
 test-valgrind: ## the C tests under valgrind
 	@$(MAKE) VARIANT=debug test-c RUNNER="$(VALGRIND)" \
 	    TEST_SRC="$(VALGRIND_SRC)"
+
+# Where addresses are dealt at random over too wide a space, the thread sanitizer
+# can't start.
+THREAD_SRC := $(shell grep -lE 'pthread_create|support/crew.h' $(TEST_SRC))
+FIXED_SPACE = $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
+test-tsan: ## the C tests that start threads, under the thread sanitizer
+	@$(MAKE) VARIANT=tsan test-c RUNNER="$(FIXED_SPACE)" \
+	    TEST_SRC="$(THREAD_SRC)"
 
 # ---- Further than the tests go ----
 

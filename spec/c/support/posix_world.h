@@ -34,11 +34,12 @@
 
 typedef struct posix_world {
     mk_heap heap;
-    long blocks;     /* Given out and not back. */
-    long heap_calls; /* Since fail_at was set. */
-    long fail_at;    /* The call that fails, from 1; 0: none. */
-    mk_vfs *vfs;     /* Owned. */
-    char root[256];  /* The directory. */
+    /* By any thread: */
+    _Atomic long blocks;     /* Given out and not back. */
+    _Atomic long heap_calls; /* Since fail_at was set. */
+    long fail_at;            /* The call that fails, from 1; 0: none. */
+    mk_vfs *vfs;             /* Owned. */
+    char root[256];          /* The directory. */
     char text[8][512];
     unsigned text_next;
     int descriptors; /* Before the test. */
