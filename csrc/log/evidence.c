@@ -22,6 +22,7 @@ mk_status mk_evidence_load(mk_evidence *evidence, mk_log *log, mk_error *err)
 
 void mk_evidence_forget(mk_evidence *evidence, int64_t from, int64_t to)
 {
+    if (from < to) evidence->changed = true;
     mk_state_forget(&evidence->state, from, to);
     if (from < to && evidence->state.dense_offset < to) {
         evidence->state.dense_offset = to;
@@ -95,8 +96,10 @@ static mk_status allow_gaps(mk_evidence *evidence, mk_error *err)
 
 /* Forget facts of segments that have another one after them now: somebody else
  * rewrote them. */
-static void forget_rewritten(const mk_log *log, mk_state *state)
+static void forget_rewritten(mk_evidence *evidence)
 {
+    const mk_log *log = evidence->log;
+    mk_state *state = &evidence->state;
     size_t kept = 0;
 
     for (size_t i = 0; i < state->facts_count; i++) {
@@ -113,6 +116,7 @@ static void forget_rewritten(const mk_log *log, mk_state *state)
         }
         state->facts[kept++] = state->facts[i];
     }
+    if (kept < state->facts_count) evidence->changed = true;
     state->facts_count = kept;
 }
 
@@ -127,7 +131,7 @@ mk_status mk_evidence_weigh(mk_evidence *evidence, mk_scratch *scratch,
 
     evidence->believed = -1;
     if (status != MK_OK) return status;
-    forget_rewritten(evidence->log, &evidence->state);
+    forget_rewritten(evidence);
     if (segment == NULL) return MK_OK;
     if (point->batch_position < 0) {
         if (point->end_position == 0) evidence->believed = point->offset;

@@ -21,6 +21,7 @@
 typedef struct mk_evidence {
     mk_log *log; /* Borrowed. */
     mk_state state;
+    bool changed;       /* ... which does not say what its file says. */
     int64_t believed;   /* Below it facts are believed; -1: none are. */
     int broker;         /* One has had the directory: 1, 0; -1: not looked. */
     int64_t gaps_below; /* Whatever the state says, offsets may be missing. */

@@ -512,6 +512,27 @@ mk_status mk_log_load_indexes_locked(mk_log *log, mk_segment *segment,
     return status;
 }
 
+mk_status mk_log_measure_segment(mk_log *log, const mk_segment *segment,
+                                 int64_t *out, mk_error *err)
+{
+    mk_file_stat stat;
+    char path[MK_PATH_MAX];
+    mk_status status;
+
+    *out = 0;
+    status =
+        mk_segment_log_path(segment, log->directory, path, sizeof path, err);
+    if (status != MK_OK) return status;
+    status = mk_vfs_stat(log->vfs, path, &stat, err);
+    if (status != MK_OK) return status;
+    if (stat.size > INT32_MAX) {
+        return mk_fail_at(err, MK_CORRUPT_SEGMENT, path, INT32_MAX,
+                          "%s is larger than a segment can be", path);
+    }
+    *out = stat.size;
+    return MK_OK;
+}
+
 int64_t mk_log_size_bytes_locked(const mk_log *log)
 {
     int64_t sum = 0;

@@ -235,6 +235,12 @@ MK_NODISCARD mk_status mk_log_write_indexes_locked(mk_log *log,
                                                    mk_segment *segment,
                                                    mk_error *err);
 
+/* The size of a segment's log file. CORRUPT_SEGMENT: a segment can't be as
+ * large as that. */
+MK_NODISCARD mk_status mk_log_measure_segment(mk_log *log,
+                                              const mk_segment *segment,
+                                              int64_t *out, mk_error *err);
+
 /* Sum of all segments' sizes. */
 int64_t mk_log_size_bytes_locked(const mk_log *log);
 

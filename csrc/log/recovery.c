@@ -7,8 +7,9 @@
  *  - in a sealed segment it must be sound to the end of the file;
  *  - in the active one the first unsound byte is the end of the log.
  *
- * A recovery that had to read beyond the recovery point forgets it: what it
- * found is in the kernel's hands, and the next flush puts it on stable storage.
+ * A recovery that cuts the log's end forgets the recovery point: where it was
+ * torn, the next one reads all. What was found beyond the point is in the
+ * kernel's hands, and the next flush puts it on stable storage.
  */
 #include "log/recovery.h"
 
@@ -32,7 +33,6 @@ typedef struct recovery {
     mk_evidence evidence;
     int64_t done, total; /* Bytes to check. */
     mk_scratch scratch;
-    bool checked;        /* Something had to be read. */
     bool cut;            /* The active segment's file is to be cut. */
     int64_t end_offset;  /* Nothing from there on is the log's. */
     bool split;          /* A segment was split: all is to be found anew. */
@@ -41,27 +41,6 @@ typedef struct recovery {
 } recovery;
 
 /* ---- What is there ---- */
-
-mk_status mk_log_measure_segment(mk_log *log, const mk_segment *segment,
-                                 int64_t *out, mk_error *err)
-{
-    mk_file_stat stat;
-    char path[MK_PATH_MAX];
-    mk_status status;
-
-    *out = 0;
-    status =
-        mk_segment_log_path(segment, log->directory, path, sizeof path, err);
-    if (status != MK_OK) return status;
-    status = mk_vfs_stat(log->vfs, path, &stat, err);
-    if (status != MK_OK) return status;
-    if (stat.size > INT32_MAX) {
-        return mk_fail_at(err, MK_CORRUPT_SEGMENT, path, INT32_MAX,
-                          "%s is larger than a segment can be", path);
-    }
-    *out = stat.size;
-    return MK_OK;
-}
 
 /* The owner may have died before the name of the state file was stable. What
  * is unlinked because of it must not go without it. */
@@ -225,8 +204,6 @@ static mk_status check_segment(recovery *r, mk_segment *segment, bool last,
     if (size == 0) return MK_OK;
     status = scan_segment(r, segment, size, &end, err);
     if (status != MK_OK) return status;
-    /* Below the recovery point it was rewritten, and is stable all the same. */
-    if (last || segment->next_offset > r->evidence.believed) r->checked = true;
     if (end == MK_SCAN_OLD) return fail_damaged(r->log, segment, end, err);
     if (end == MK_SCAN_OVERFLOW && !r->log->read_only) {
         r->split = true;
@@ -409,8 +386,7 @@ static void find_point(recovery *r)
 {
     mk_log *log = r->log;
     bool kept = r->evidence.believed >= log->log_start_offset &&
-                r->evidence.believed <= log->log_end_offset && !r->checked &&
-                !r->cut;
+                r->evidence.believed <= log->log_end_offset && !r->cut;
 
     mk_log_forget_point_locked(log);
     if (kept) log->recovery_point = r->evidence.state.recovery_point;
@@ -467,14 +443,39 @@ static mk_status compare_state(recovery *r, mk_error *err)
 {
     mk_log *log = r->log;
     mk_state state;
-    mk_status status = mk_log_get_state_locked(log, log->segments,
-                                               log->segment_count, &state, err);
+    mk_status status;
 
+    if (log->segment_count == 0) return MK_OK;
+    status = mk_log_get_state_locked(log, log->segments, log->segment_count,
+                                     &state, err);
     if (status == MK_OK) {
-        log->state_stale = !mk_state_equals(&state, &r->evidence.state);
+        log->state_stale =
+            r->evidence.changed || !mk_state_equals(&state, &r->evidence.state);
     }
     mk_state_deinit(&state);
     return status;
+}
+
+/* The checkpoint beside the log moved its start, and may be gone tomorrow: what
+ * lies below goes once our own state says so. */
+static mk_status drop_below_checkpoint(recovery *r, mk_error *err)
+{
+    mk_log *log = r->log;
+    mk_error scratch;
+    mk_status status = MK_OK;
+
+    if (log->segment_count < 2 ||
+        log->segments[1]->base_offset > log->log_start_offset) {
+        return MK_OK;
+    }
+    if (err == NULL) err = &scratch;
+    r->evidence.changed = true;
+    if (!log->read_only) status = mk_log_store_state_locked(log, true, err);
+    if (status == MK_OK) status = drop_below(log, log->log_start_offset, err);
+    if (log->recovery_point.segment < log->segments[0]->base_offset) {
+        mk_log_forget_point_locked(log);
+    }
+    return mk_is_no_room(status, err) ? MK_OK : status;
 }
 
 /* ---- Public functions ---- */
@@ -538,9 +539,8 @@ static mk_status recover_once(mk_log *log, const mk_progress *progress,
         status =
             mk_log_load_indexes_locked(log, mk_log_active_locked(log), err);
     }
-    if (status == MK_OK && log->segment_count > 0) {
-        status = compare_state(&r, err);
-    }
+    if (status == MK_OK) status = drop_below_checkpoint(&r, err);
+    if (status == MK_OK) status = compare_state(&r, err);
 done:
     mk_evidence_deinit(&r.evidence);
     mk_scratch_deinit(&r.scratch);
@@ -579,18 +579,5 @@ mk_status mk_log_follow_locked(mk_log *log, mk_error *err)
     if (active->next_offset > log->log_end_offset) {
         log->log_end_offset = active->next_offset;
     }
-    return status;
-}
-
-mk_status mk_log_imagine_active_locked(mk_log *log, mk_error *err)
-{
-    mk_segment *segment = NULL;
-    mk_status status;
-
-    if (!log->read_only || log->segment_count > 0) return MK_OK;
-    status = mk_segment_new(&log->heap, log->log_end_offset, &segment, err);
-    if (status != MK_OK) return status;
-    status = mk_log_add_segment_locked(log, segment, err);
-    if (status != MK_OK) mk_segment_free(segment);
     return status;
 }

@@ -83,6 +83,20 @@ static mk_status find_tree(mk_log *log, mk_error *err)
     return mk_directory_swap_restore(log, err);
 }
 
+/* Give the log of an empty directory an empty segment of its own. */
+static mk_status imagine_active(mk_log *log, mk_error *err)
+{
+    mk_segment *segment = NULL;
+    mk_status status;
+
+    if (log->segment_count > 0) return MK_OK;
+    status = mk_segment_new(&log->heap, log->log_end_offset, &segment, err);
+    if (status != MK_OK) return status;
+    status = mk_log_add_segment_locked(log, segment, err);
+    if (status != MK_OK) mk_segment_free(segment);
+    return status;
+}
+
 /* Read once. `*steady` tells whether the directory stood still meanwhile. */
 static mk_status read_once(mk_log *log, const mk_progress *progress,
                            bool *steady, mk_error *err)
@@ -99,7 +113,7 @@ static mk_status read_once(mk_log *log, const mk_progress *progress,
         *steady =
             look(log, &after, NULL) == MK_OK && is_same(&log->sight, &after);
     }
-    if (status == MK_OK) status = mk_log_imagine_active_locked(log, err);
+    if (status == MK_OK) status = imagine_active(log, err);
     return status;
 }
 

@@ -18,6 +18,18 @@ static bool is_passed(const mk_recovery_point *point,
            point->offset < facts->next_offset;
 }
 
+/* What is known of a segment that lies above the recovery point is not
+ * believed. Which entries the active one's indexes have depends there on how
+ * much of it was read: so that one recovery says what the next one does, they
+ * are not told. */
+static void hide_indexes(const mk_recovery_point *point,
+                         mk_segment_facts *facts)
+{
+    if (point->segment >= 0 && facts->next_offset <= point->offset) return;
+    facts->offset_entries = facts->time_entries = 0;
+    facts->index_checksum = 0;
+}
+
 mk_status mk_log_get_state_locked(const mk_log *log,
                                   mk_segment *const *segments, size_t count,
                                   mk_state *out, mk_error *err)
@@ -45,6 +57,7 @@ mk_status mk_log_get_state_locked(const mk_log *log,
         if (is_passed(&log->recovery_point, &facts)) {
             facts = log->recovery_point.then;
         }
+        if (segments[i] == active) hide_indexes(&log->recovery_point, &facts);
         status = mk_state_add(out, &facts, err);
     }
     return status;
