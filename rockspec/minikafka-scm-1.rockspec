@@ -152,6 +152,7 @@ build = {
     },
     ["minikafka"] = "lua/minikafka/init.lua",
     ["minikafka.explore"] = "lua/minikafka/explore.lua",
+    ["minikafka.explore_failure"] = "lua/minikafka/explore_failure.lua",
     ["minikafka.keys"] = "lua/minikafka/keys.lua",
     ["minikafka.random"] = "lua/minikafka/random.lua",
     ["minikafka.view"] = "lua/minikafka/view.lua",

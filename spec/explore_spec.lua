@@ -2,6 +2,9 @@
 
 local expect = require "spec.support.expect"
 local minikafka = require "minikafka"
+local tmp = require "spec.support.tmp"
+
+after_each(tmp.clean)
 
 -- Every acknowledged {offset, value} is there.
 local function holds_all(log, acked)
@@ -167,12 +170,47 @@ describe("explore", function()
       check = function() end, progress = function() error(value) end })
     assert.equal(value, raised)
   end)
+
+  it("says how far it is, of all crashes in a row, and how fast", function()
+    local last, all, most = 0, nil, 0
+    local result = minikafka.explore{ profile = "lazy", nested = 1,
+      run = function(disk)
+        minikafka.open("/log", { io = disk }):append_kv("k", "v")
+      end,
+      check = check_acked,
+      progress = function(steps, states, of, per_second)
+        assert(steps >= last and steps <= of)
+        assert(states >= most and math.type(per_second) ~= nil)
+        last, all, most = steps, of, states
+      end }
+    assert.equal(2 * result.steps, all)
+    assert.equal(all, last)
+  end)
+
+  it("reports that to stderr, or to a function, or to nobody, every few seconds", function()
+    local clock, now, lines = os.clock, 0, {}
+    finally(function() os.clock = clock end) -- luacheck: ignore
+    os.clock = function() -- luacheck: ignore
+      now = now + 3
+      return now
+    end
+    local scenario = { profile = "lazy", check = check_acked,
+      run = function(disk) minikafka.open("/log", { io = disk }) end,
+      report = function(line) lines[#lines + 1] = line end }
+    local result = minikafka.explore(scenario)
+    assert(#lines > 1 and #lines < result.states, #lines)
+    assert(lines[1]:find("^explore: step %d+ of " .. result.steps
+      .. ", %d+ states, %d+ a second$"), lines[1])
+    scenario.report = false
+    assert.equal(result.states, minikafka.explore(scenario).states)
+  end)
 end)
 
 describe("a scenario with a bug", function()
   -- It says "done" before the flush.
   local function scenario()
     return {
+      report = false,
       run = function(disk, ack)
         local log = minikafka.open("/log", { io = disk })
         for i = 1, 3 do append(log, ack, "value " .. i) end
@@ -182,6 +220,7 @@ describe("a scenario with a bug", function()
   end
 
   local function explore_fails(options)
+    if options.report == nil then options.report = false end
     local done, raised = pcall(minikafka.explore, options)
     assert.equal(false, done)
     assert(minikafka.is_error(raised, "CHECK_FAILED"), tostring(raised))
@@ -206,6 +245,107 @@ describe("a scenario with a bug", function()
     expect.error("NOT_FOUND", raised.after.read, raised.after,
       "/log/00000000000000000000.log")
     assert.equal("lazy", raised.after.profile)
+    assert.same({ { n = 2, 0, "value 1" } }, raised.acked)
+    local line = debug.getinfo(append, "S").linedefined + 1
+    assert.equal(("spec/explore_spec.lua:%d"):format(line), raised.where)
+    assert.truthy(sentence:find(raised.where, 1, true))
+  end)
+
+  it("is reported: what failed, the picture, what was promised, the script", function()
+    local found, text = scenario(), nil
+    found.report = function(given) text = given end
+    local raised = explore_fails(found)
+    for _, part in ipairs{ "check fails after a crash before step " .. raised.step,
+      raised.picture, "acknowledged by then: 1, last of them (0, \"value 1\")",
+      raised.script } do
+      assert(text:find(part, 1, true), text)
+    end
+    local value = {}
+    found.report = function() error(value) end
+    assert.equal(value, select(2, pcall(minikafka.explore, found)))
+  end)
+
+  it("is replayed by the script just as it was printed, by a Lua of its own", function()
+    local directory = tmp.dir()
+    local lua = os.getenv("MINIKAFKA_LUA") or "lua5.4"
+    local function write(name, text)
+      local file <close> = assert(io.open(directory .. "/" .. name, "w"))
+      file:write(text)
+    end
+    local function run(name)
+      local pipe <close> = io.popen(("cd '%s' && %s %s 2>&1"):format(directory, lua, name))
+      return pipe:read("a")
+    end
+    local program = [[
+      local minikafka = require "minikafka"
+      local scenario = {
+        run = function(disk, ack)
+          local log = minikafka.open("/log", { io = disk })
+          ack(log:append_kv("k", "v"))
+        end,
+        check = function(disk, acked)
+          io.stderr:write("a look\n")
+          assert(minikafka.open("/log", { io = disk }).log_end_offset >= #acked, "it is lost")
+        end }
+      ]]
+    for name, last in pairs{ calls = "minikafka.explore(scenario)", returns = "return scenario" } do
+      write(name .. ".lua", program .. last)
+      write(name .. "_main.lua",
+        ("require('minikafka').explore(assert(dofile '%s.lua'))"):format(name))
+      local first = run(name == "calls" and "calls.lua" or "returns_main.lua")
+      local told = first:match("check fails[^\n]*it is lost\n")
+      write("replay.lua", assert(first:match("\n(%-%- check fails.-)\n\n"), first)
+        .. first:match("\n\nlocal explore.-\n\n"))
+      local again = run("replay.lua")
+      assert(told and again:find(told, 1, true), again)
+      assert.equal(1, select(2, again:gsub("a look\n", "")))
+    end
+  end)
+
+  it("is shown by the simplest disk: where most is as it was before", function()
+    local raised = explore_fails{
+      run = function(disk)
+        for _, name in ipairs{ "/b", "/a", "/c" } do
+          minikafka.open(name, { io = disk }):append_kv("k", "v")
+        end
+      end,
+      -- What was appended first is relied on.
+      check = function(disk)
+        local function is_there(name)
+          return minikafka.open(name, { io = disk }).log_end_offset > 0
+        end
+        assert(not is_there("/a") or is_there("/b"))
+      end }
+    assert.equal("writeback", raised.profile)
+    assert.equal(1, select(2, raised.picture:gsub("%*\n?", "")))
+    assert.truthy(raised.picture:find("/b/0+.log +%d+ +%d+  %*"))
+  end)
+
+  it("is shown with the fewest crashes in a row", function()
+    local raised = explore_fails{ nested = 1, profile = "kill9",
+      run = function(disk)
+        local log = minikafka.open("/log", { io = disk })
+        for _ = 1, 3 do log:append_kv("k", "v") end
+      end,
+      check = function(disk)
+        for _, path in ipairs(disk:list()) do
+          assert(path ~= "/mark", "a second recovery")
+        end
+        local log <close> = minikafka.open("/log", { io = disk })
+        assert(log.log_end_offset < 2, "it was a long row")
+        disk:write("/mark", "")
+        log:append_kv("more", "")
+      end }
+    assert(tostring(raised.cause):find("long row", 1, true), raised.message)
+    assert.equal(1, #raised.steps)
+  end)
+
+  it("is told where a replay finds its disk no more", function()
+    local found, text = scenario(), nil
+    found.replay = { 1, 99 }
+    found.report = function(given) text = given end
+    assert.equal(0, minikafka.explore(found).distinct)
+    assert.truthy(text:find("not among those found", 1, true))
   end)
 
   it("is replayed by its script: that one state, nothing else", function()
@@ -246,7 +386,7 @@ describe("a scenario with a bug", function()
       end }
     local raised = explore_fails(found)
     assert.equal(2, #raised.steps)
-    assert.truthy(tostring(raised):find("of a recovery after step", 1, true))
+    assert.truthy(tostring(raised):find("of a recovery after a crash before step", 1, true))
     local done, again = pcall(load(raised.script), found)
     assert.equal(false, done)
     assert.equal(raised.message, again.message)
@@ -300,6 +440,7 @@ describe("the options of explore", function()
     expect.argument_error("progress", minikafka.explore, with("progress", 1))
     expect.argument_error("nested", minikafka.explore, with("nested", "1"))
     expect.argument_error("limit", minikafka.explore, with("limit", 1.5))
+    expect.argument_error("report", minikafka.explore, with("report", true))
     expect.argument_error("tears", minikafka.explore, with("tears", 1))
     expect.argument_error("replay", minikafka.explore, with("replay", { 1, "2" }))
     expect.argument_error("names", minikafka.explore, with(1, 1))

@@ -175,6 +175,7 @@ end
 -- on stable storage before must be there in both cases.
 local function is_whole(thing)
   return pcall(minikafka.explore, {
+    report = false,
     profile = "hostile", limit = 300,
     setup = function(disk)
       if not thing.new then

@@ -20,7 +20,12 @@
 --     limit = nil          of states at each moment; nil: all
 --     tears = false        states with a torn page, too
 --     seed = 1             of what is drawn where there are too many states
---     progress = nil       function(steps, states), after each moment
+--     report = nil         function(text), given a failure and, every few
+--                          seconds, how far it is and how fast; nil: stderr,
+--                          false: nobody
+--     progress = nil       function(steps, states, of, per_second), after each
+--                          moment: so many steps of all, states so far, and
+--                          their rate in processor time
 --     replay = nil         look at one state only: see below
 --
 -- and those of SimDisk: capacity_bytes, capacity_files, clock, exchange,
@@ -31,23 +36,36 @@
 -- of `run`, disks found, those among them that differ, whether that was all,
 -- and how often `ack` was called.
 --
--- The first disk that `check` fails on, at the earliest step and under the
--- weakest profile there, becomes an error object CHECK_FAILED with `step`,
--- `steps` (a list, if crashes were nested), `profile`, `seed`, `cause` (what
--- was raised), `before` and `after` (the disks, to look at), `picture` and
--- `script`. The script is given the scenario and looks at that one disk again:
--- `replay` is a list of pairs, a step and the number of a state, one pair for
--- each crash in a row.
+-- A disk that `check` fails on becomes an error object CHECK_FAILED with
+-- `step`, `steps` (a list, if crashes were nested), `profile`, `seed`, `cause`
+-- (what was raised), `where` (the line of the program that was about to have
+-- the disk do something), `acked`, `before` and `after` (the disks, to look
+-- at), `picture` and `script`. It is the simplest one: of the fewest crashes in
+-- a row, at the earliest step, under the weakest profile there, and among those
+-- the one on which the fewest files and bytes are not as before the crash. The
+-- script looks at that one disk again: `replay` is a list of pairs, a step and
+-- the number of a state, one pair for each crash in a row.
 
 local core = require "minikafka.core"
+local failure = require "minikafka.explore_failure"
 
 local SimDisk = core.public.SimDisk
 
 local disk_options = { "capacity_bytes", "capacity_files", "clock", "exchange",
   "fsync_links", "page_bytes", "profile", "sector_bytes", "seed" }
 
-local own_options = { "check", "limit", "nested", "progress", "replay", "run",
-  "setup", "tears" }
+local own_options = { "check", "limit", "nested", "progress", "replay", "report",
+  "run", "setup", "tears" }
+
+-- Seconds of work between two lines that say how far it is.
+local SECONDS_TO_TELL = 5
+
+-- Once a state fails, so many others of its moment are weighed against it.
+local SHRINK_MAX = 1000
+
+-- All files of this library begin with this; what they do is done for others.
+local SOURCE = debug.getinfo(1, "S").source
+local OWN_SOURCE = SOURCE:match("^(.*)explore%.lua$") or SOURCE
 
 -- They leave the disk as it is: a crash before the next operation finds what a
 -- crash before this one finds.
@@ -116,6 +134,20 @@ local function check_replay(options)
   return replay
 end
 
+local function report_to_stderr(text)
+  io.stderr:write(text, "\n")
+end
+
+local function check_report(options)
+  local report = options.report
+  if report == nil then
+    return report_to_stderr
+  elseif report == false then
+    return nil
+  end
+  return check_type(options, "report", "function")
+end
+
 --- Return an exploration that has just begun, and the options of its disk.
 local function read_options(options)
   if type(options) ~= "table" then
@@ -135,19 +167,34 @@ local function read_options(options)
     nested = check_count(options, "nested") or 0,
     limit = check_count(options, "limit"),
     tears = check_type(options, "tears", "boolean"),
+    report = check_report(options),
     replay = check_replay(options),
     seed = core.integer(options.seed) or 1,
     clock_given = options.clock ~= nil,
     seen = {}, states = 0, distinct = 0, complete = true,
+    began = os.clock(), told = os.clock(),
   }, made
 end
 
 -- ---- Moments ----
 
+--- Which line of the program is it that has come to this operation?
+local function find_line()
+  local level = 3
+  local frame = debug.getinfo(level, "Sl")
+  while frame do
+    if frame.what ~= "C" and frame.source:sub(1, #OWN_SOURCE) ~= OWN_SOURCE then
+      return ("%s:%d"):format(frame.short_src, frame.currentline)
+    end
+    level = level + 1
+    frame = debug.getinfo(level, "Sl")
+  end
+end
+
 --- Call `body` and return the moments at which a crash could come: each has
--- `step`, `disk` as it was then, `acked` and `event`, the operation that was
--- not done. `acked` is a list that grows meanwhile. Also returns what pcall()
--- does, and how many steps there were.
+-- `step`, `disk` as it was then, `acked`, `event`, the operation that was not
+-- done, and `where`, the line that asked for it. `acked` is a list that grows
+-- meanwhile. Also returns what pcall() does, and how many steps there were.
 local function watch(disk, acked, body)
   local moments, changed, known = {}, true, -1
   local first = disk:stats().steps
@@ -155,7 +202,7 @@ local function watch(disk, acked, body)
   local function note(step, event)
     if changed or known ~= #acked then
       moments[#moments + 1] = { step = step, event = event,
-        disk = disk:clone(), acked = #acked }
+        disk = disk:clone(), acked = #acked, where = event and find_line() }
     end
     changed, known = not (event and harmless[event.op]), #acked
   end
@@ -201,128 +248,20 @@ local function survivors(e, moment, depth)
   end, nil, 0, row
 end
 
--- ---- Failing ----
-
-local function describe(event)
-  if not event then
-    return "the end"
-  end
-  return event.op .. " " .. event.path
-end
-
---- Return a list {path, size before, size after}, sorted; of files that are
--- not there the size is false, `changed` tells of equal sizes.
-local function compare(before, after)
-  local sizes, list = {}, {}
-  for column, disk in ipairs{ before, after } do
-    for _, path in ipairs(disk:list()) do
-      sizes[path] = sizes[path] or { false, false }
-      sizes[path][column] = disk:read(path)
-    end
-  end
-  for path, bytes in pairs(sizes) do
-    list[#list + 1] = { path = path, before = bytes[1] and #bytes[1],
-      after = bytes[2] and #bytes[2], changed = bytes[1] ~= bytes[2] }
-  end
-  table.sort(list, function(a, b) return a.path < b.path end)
-  return list
-end
-
-local function size_text(size)
-  return size and tostring(size) or "-"
-end
-
---- Draw what was there before the crash, and after it: a line for each file.
-local function draw(list)
-  local width = 4
-  for _, file in ipairs(list) do
-    width = math.max(width, #file.path)
-  end
-  local format = "%-" .. width .. "s  %10s  %10s%s"
-  local lines = { format:format("file", "before", "after", "") }
-  for _, file in ipairs(list) do
-    lines[#lines + 1] = format:format(file.path, size_text(file.before),
-      size_text(file.after), file.changed and "  *" or "")
-  end
-  return table.concat(lines, "\n")
-end
-
---- The same in a line, of what differs.
-local function tell(list)
-  local parts = {}
-  for _, file in ipairs(list) do
-    if file.changed then
-      parts[#parts + 1] = ("%s %s -> %s"):format(file.path,
-        size_text(file.before), size_text(file.after))
-    end
-  end
-  return #parts > 0 and table.concat(parts, ", ") or "as it was"
-end
-
-local script = [[
--- %s
--- Give it the scenario: the table that explore was given, or the name of a file
--- that returns it.
-local minikafka = require "minikafka"
-
-local scenario = assert(..., "no scenario was given")
-if type(scenario) == "string" then scenario = dofile(scenario) end
-local again = {}
-for name, value in pairs(scenario) do again[name] = value end
-again.seed, again.replay = %d, { %s } -- step %d, profile %s
-return minikafka.explore(again)
-]]
-
-local function one_line(text)
-  return (tostring(text):gsub("%s*\n%s*", "; "))
-end
-
---- Return the numbers of the crashes that led to a trail's end, and the steps
--- alone.
-local function trail_numbers(trail)
-  local numbers, steps = {}, {}
-  while trail do
-    table.insert(numbers, 1, trail.number)
-    table.insert(numbers, 1, trail.moment.step)
-    table.insert(steps, 1, trail.moment.step)
-    trail = trail.outer
-  end
-  return numbers, steps
-end
-
---- Return the disk that a trail ends with as it was found.
-local function find_again(e, trail, depth)
-  for number, state in survivors(e, trail.moment, depth) do
-    if number == trail.number then
+--- Return the disk with that number as it was found.
+local function find_again(e, moment, wanted)
+  for number, state in survivors(e, moment, 0) do
+    if number == wanted then
       return state
     end
   end
 end
 
-local function fail(e, trail, depth, cause)
-  local numbers, steps = trail_numbers(trail)
-  local after = find_again(e, trail, depth)
-  local list = compare(trail.moment.disk, after)
-  local where = ("step %d (%s)"):format(trail.moment.step,
-    describe(trail.moment.event))
-  if #steps > 1 then
-    where = where .. " of a recovery after step " ..
-      table.concat(steps, ", ", 1, #steps - 1)
-  end
-  local head = ("check fails after a crash at %s, profile %s, seed %d: %s")
-    :format(where, after.profile, e.seed, one_line(cause))
-  core.raise{
-    code = "CHECK_FAILED",
-    message = head .. "; before -> after: " .. tell(list),
-    step = steps[1], steps = steps, profile = after.profile, seed = e.seed,
-    cause = cause, picture = draw(list), before = trail.moment.disk,
-    after = after,
-    script = script:format(head, e.seed, table.concat(numbers, ", "), steps[1],
-      after.profile),
-  }
-end
-
 -- ---- Looking ----
+
+local function per_second(e)
+  return e.states // math.max(os.clock() - e.began, 0.001)
+end
 
 --- What is the same for all disks on which `check` would do the same.
 local function key_of(e, state, acked, depth)
@@ -330,32 +269,93 @@ local function key_of(e, state, acked, depth)
   return ("%s %d %d %s"):format(state:hash(), acked, depth, time)
 end
 
+--- Let `check` look at a disk. Return whether it is content, and if not, what
+-- it raised.
+local function judge(e, moment, state)
+  local acked = copy_acked(e.acked, moment.acked)
+  local done, value = pcall(e.check, state, acked)
+  if done and value == false then
+    return false, "check returned false"
+  end
+  return done, value
+end
+
+--- Of the states of the same moment and profile, beginning with the one that
+-- failed, find the failing one that is nearest to what was before the crash.
+-- Returns its number, itself, and what was raised.
+local function shrink(e, trail, cause)
+  local moment, nearer, profile = trail.moment, {}, nil
+  for number, state in survivors(e, moment, 0) do
+    if number > trail.number + SHRINK_MAX
+        or profile and state.profile ~= profile then
+      break
+    elseif number >= trail.number then
+      profile = state.profile
+      local files, bytes = failure.measure(moment.disk, state)
+      nearer[#nearer + 1] = { number = number, files = files, bytes = bytes }
+    end
+  end
+  table.sort(nearer, function(a, b)
+    if a.files ~= b.files then return a.files < b.files end
+    if a.bytes ~= b.bytes then return a.bytes < b.bytes end
+    return a.number < b.number
+  end)
+  for _, found in ipairs(nearer) do
+    if found.number == trail.number then
+      break
+    end
+    local content, raised = judge(e, moment, find_again(e, moment, found.number))
+    if not content then
+      return found.number, raised
+    end
+  end
+  return trail.number, cause
+end
+
+local function fail(e, trail, cause)
+  local number = trail.number
+  if not e.replay then
+    number, cause = shrink(e, trail, cause)
+  end
+  local shown = { moment = trail.moment, number = number, outer = trail.outer }
+  local fields, text = failure.describe(e, shown,
+    find_again(e, trail.moment, number),
+    copy_acked(e.acked, trail.moment.acked), cause)
+  if e.report then
+    e.report(text)
+  end
+  core.raise(fields)
+end
+
+--- Say how far it is, if nothing was said for a while.
+local function tell_progress(e)
+  local now = os.clock()
+  if e.report and now - e.told >= SECONDS_TO_TELL then
+    e.told = now
+    e.report(("explore: step %d of %d%s, %d states, %d a second"):format(
+      e.step, e.steps, e.depth > 0 and (", %d more crashes in a row")
+        :format(e.depth) or "", e.states, per_second(e)))
+  end
+end
+
 local look
 
---- Let `check` look at one survivor, and at what further crashes make of it.
+--- Look at one survivor, or at what further crashes make of it. That `check` is
+-- content with it is known in the second case, from when there were fewer.
 local function look_at(e, trail, state, depth)
-  local acked = copy_acked(e.acked, trail.moment.acked)
-  local moments, outcome
-
-  local function body()
-    return e.check(state, acked)
-  end
-
-  if depth > 0 then
-    moments, outcome = watch(state, {}, body)
-  else
-    outcome = table.pack(pcall(body))
-  end
-  if not outcome[1] then
-    fail(e, trail, depth, outcome[2])
-  elseif outcome[2] == false then
-    fail(e, trail, depth, "check returned false")
-  end
-  if depth > 0 then
-    for _, moment in ipairs(moments) do
-      moment.acked = trail.moment.acked
-      look(e, moment, trail, depth - 1)
+  if depth == 0 then
+    local content, cause = judge(e, trail.moment, state)
+    if not content then
+      fail(e, trail, cause)
     end
+    return
+  end
+  local moments = watch(state, {}, function()
+    return e.check(state, copy_acked(e.acked, trail.moment.acked))
+  end)
+  for _, moment in ipairs(moments) do
+    moment.acked = trail.moment.acked
+    look(e, moment, trail, depth - 1)
   end
 end
 
@@ -364,25 +364,28 @@ local function is_wanted(e, depth, step, number)
   if not e.replay then
     return true
   end
-  local at = 2 * (e.nested - depth)
-  if at >= #e.replay then
-    return false
-  end
+  local at = 2 * (e.depth - depth)
   return e.replay[at + 1] == step
     and (number == nil or e.replay[at + 2] == number)
 end
 
---- Look at all that a crash at this moment may leave.
+--- Look at all that a crash at this moment may leave, after `depth` more
+-- crashes.
 function look(e, moment, outer, depth)
   if not is_wanted(e, depth, moment.step) then
     return
   end
   for number, state in survivors(e, moment, depth) do
     local key = key_of(e, state, moment.acked, depth)
-    e.states = e.states + 1
+    if depth == 0 then
+      e.states = e.states + 1
+      tell_progress(e)
+    end
     if not e.seen[key] and is_wanted(e, depth, moment.step, number) then
       e.seen[key] = true
-      e.distinct = e.distinct + 1
+      if depth == 0 then
+        e.distinct = e.distinct + 1
+      end
       look_at(e, { moment = moment, number = number, outer = outer }, state,
         depth)
     end
@@ -411,12 +414,24 @@ local function explore(e, made)
   if not outcome[1] and not core.public.is_error(outcome[2], "CRASHED") then
     error(outcome[2], 0)
   end
-  for i, moment in ipairs(moments) do
-    look(e, moment, nil, e.nested)
-    moments[i] = false -- Its disk can go.
-    if e.progress then
-      e.progress(math.min(moment.step, steps), e.states)
+  e.steps = steps
+  local last = e.replay and #e.replay // 2 - 1 or e.nested
+  for depth = e.replay and last or 0, last do
+    e.depth = depth
+    for i, moment in ipairs(moments) do
+      e.step = math.min(moment.step, steps)
+      look(e, moment, nil, depth)
+      if depth == last then
+        moments[i] = false -- Its disk can go.
+      end
+      if e.progress then
+        e.progress(e.step + depth * steps, e.states, (last + 1) * steps,
+          per_second(e))
+      end
     end
+  end
+  if e.replay and e.distinct == 0 and e.report then
+    e.report("explore: the disk that replay names is not among those found")
   end
   return setmetatable({ steps = steps, states = e.states,
     distinct = e.distinct, complete = e.complete and not e.replay,
