@@ -162,7 +162,7 @@ $(BUILD)/spec/test_%.run: $(BUILD)/spec/test_%
 
 SPEC ?= spec
 
-test-lua: all $(HOSTS) ## the specs; SPEC=spec/some_spec.lua runs a single one
+test-lua: all $(HOSTS) $(BUILD)/spec/test_determinism ## the specs; SPEC=spec/some_spec.lua runs a single one
 	$(Q)$(LUA_ENV) $(BUSTED) $(BUSTED_FLAGS) $(SPEC)
 
 test-asan: ## all tests under ASan and UBSan, the collector at its most eager
