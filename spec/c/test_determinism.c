@@ -23,8 +23,8 @@
 #define DIRECTORY  "/logs/t-0"
 #define STEPS      300
 #define STATES_MAX 150
-#define RECORDED   UINT64_C(0x55f34a071173d490) /* Hash of the disk's trace, ... */
-#define SEED       1u            /* ... of this seed. */
+#define SEED       1u
+#define RECORDED   UINT64_C(0x55f34a071173d490) /* The hash, for the seed. */
 
 typedef struct script {
     uint64_t chance; /* State of SplitMix64. */
