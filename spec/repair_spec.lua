@@ -182,12 +182,12 @@ local cases = {
     disk:write(file(4, "log.swap"), sound[file(4, "log", ""):sub(2)] .. batch(8) .. "junk"
       .. batch(9) .. batch(10) .. batch(11))
     disk:damage(file(8, "log"), { cut = 20 })
-  end, "0..17", code = "CORRUPT_SEGMENT" },
+  end, "0..17", code = "SWAP_AMBIGUOUS" },
   { "a swap of segments whose source is gone, and that is damaged", function(disk)
     put(disk, DIR, "0008%.")
     disk:write(file(4, "log.swap"), sound[file(4, "log", ""):sub(2)] .. batch(8) .. "junk"
       .. batch(9) .. batch(10) .. batch(11))
-  end, "0..17", opens = true },
+  end, "0..17", code = "SWAP_AMBIGUOUS" },
 }
 
 local function broken(case)

@@ -125,6 +125,7 @@ static mk_status find_outputs(mk_swap_proof *e, mk_error *err)
         if (status == MK_OK) status = add_output(e, file, err);
         if (status != MK_OK) return status;
         if (!found.whole) e->whole = false;
+        if (!found.whole && file.stage == MK_STAGE_SWAP) e->damaged = true;
         if (found.next_offset > e->end) e->end = found.next_offset;
     }
     if (e->output_count > 0) e->first = e->outputs[0].base_offset;
@@ -222,7 +223,32 @@ static mk_status is_uncovered(mk_swap_proof *e, int64_t offset, bool *out,
     return status;
 }
 
-/* Did a source go already? */
+/* Are offsets missing between the segments from the first output on, as far as
+ * one file can reach? */
+static mk_status has_gap(mk_swap_proof *e, bool *out, mk_error *err)
+{
+    int64_t end = -1;
+
+    *out = false;
+    for (size_t i = 0; !*out && i < e->file_count; i++) {
+        mk_file_name file = e->files[i];
+        mk_log_look found = {0};
+        mk_status status;
+
+        if (file.role != MK_ROLE_LOG || file.stage != MK_STAGE_FINAL) continue;
+        if (file.offset < e->first) continue;
+        if (file.offset - e->first > INT32_MAX) break;
+        if (end >= 0 && end < file.offset) *out = true;
+        status = look(e, file.offset, MK_STAGE_FINAL, &found, err);
+        if (status != MK_OK) return status;
+        end = found.next_offset;
+    }
+    return MK_OK;
+}
+
+/* Did a source go already? The first one, one that is `.deleted`, or one that
+ * held what the outputs end with. How far an output went that is damaged nobody
+ * knows: wherever something is missing, it may be the only copy. */
 static mk_status is_begun(mk_swap_proof *e, bool *out, mk_error *err)
 {
     *out =
@@ -239,7 +265,10 @@ static mk_status is_begun(mk_swap_proof *e, bool *out, mk_error *err)
         status = is_uncovered(e, file.offset, out, err);
         if (status != MK_OK) return status;
     }
-    return MK_OK;
+    if (*out) return MK_OK;
+    if (e->damaged) return has_gap(e, out, err);
+    if (!e->swap || !e->cleaned || e->end <= e->first) return MK_OK;
+    return is_uncovered(e, e->end - 1, out, err);
 }
 
 /* What the files prove without a note: Kafka's rule, made safe. */

@@ -52,6 +52,7 @@ typedef struct mk_swap_proof {
     bool cleaned; /* There are `.cleaned` files of any kind, */
     bool swap;    /* ... and `.swap` files. */
     bool whole;   /* All outputs are sound. */
+    bool damaged; /* One that is said to be complete is not. */
     bool twice;   /* An output stands there under both names. */
     mk_verdict verdict;
 } mk_swap_proof;

@@ -203,7 +203,8 @@ static void test_a_swap_in_order(void **state)
         {"0.log 0.index 4.log 8.log 0.log.cleaned 0.index.cleaned",
          "0.log.cleaned=2!", "back -0.index.cleaned -0.log.cleaned",
          "0.log 4.log 8.log"},
-        {"0.log 0.index 4.log 8.log 0.log.swap 0.index.cleaned", "0.log.swap=7",
+        {"0.log 0.index 4.log 8.log 0.log.swap 0.index.cleaned",
+         "0.log.swap=7 4.log=8",
          "back 0.log.swap>cleaned . -0.index.cleaned -0.log.cleaned",
          "0.log 4.log 8.log"},
         {"0.log 0.index 4.log 4.index 8.log 0.log.swap 0.index.swap",
@@ -237,7 +238,8 @@ static void test_a_split(void **state)
     static const row rows[] = {
         {"0.log 0.log.cleaned 5.log.cleaned", "0.log.cleaned=5 5.log.cleaned=9",
          "back -0.log.cleaned -5.log.cleaned", "0.log"},
-        {"0.log 0.log.cleaned 5.log.swap", "0.log.cleaned=5 5.log.swap=9",
+        {"0.log 0.log.cleaned 5.log.swap",
+         "0.log.cleaned=5 5.log.swap=9 0.log=9",
          "back 5.log.swap>cleaned . -0.log.cleaned -5.log.cleaned", "0.log"},
         {"0.log 0.log.swap 5.log.swap", "0.log.swap=5 5.log.swap=9 0.log=9",
          "forward . 0.log.swap>final 5.log.swap>final .",
@@ -255,7 +257,8 @@ static void test_a_split(void **state)
 static void test_a_swap_that_proves_nothing(void **state)
 {
     static const row rows[] = {
-        {"0.log 4.log 8.log 0.log.swap", "0.log.swap=3!",
+        {"0.log 4.log 8.log 0.log.swap",
+         "0.log.swap=3! 0.log=4 4.log=8 8.log=9",
          "back 0.log.swap>cleaned . -0.log.cleaned", "0.log 4.log 8.log"},
         {"0.log.deleted 4.log 8.log 0.log.swap", "0.log.swap=3!", "ambiguous",
          NULL},
@@ -263,9 +266,20 @@ static void test_a_swap_that_proves_nothing(void **state)
         {"0.log 2.log.deleted 8.log 0.log.swap", "0.log.swap=3! 0.log=2",
          "ambiguous", NULL},
         /* That one was superseded before. */
-        {"0.log 2.log.deleted 8.log 0.log.swap", "0.log.swap=3! 0.log=3",
+        {"0.log 2.log.deleted 8.log 0.log.swap",
+         "0.log.swap=3! 0.log=8 8.log=9",
          "back 0.log.swap>cleaned . -0.log.cleaned -2.log.deleted",
          "0.log 8.log"},
+        /* Where offsets are missing, it may have had them; also if it was not
+         * yet complete in name, and ends where no segment is. */
+        {"0.log 8.log 0.log.swap", "0.log.swap=3! 0.log=4 8.log=9", "ambiguous",
+         NULL},
+        {"0.log 4.log 12.log 0.log.swap",
+         "0.log.swap=3! 0.log=4 4.log=8 12.log=13", "ambiguous", NULL},
+        {"0.log 8.log 0.log.swap 0.index.cleaned", "0.log.swap=7 0.log=4",
+         "ambiguous", NULL},
+        {"0.log 8.log 0.log.swap 4.log.cleaned",
+         "0.log.swap=4 4.log.cleaned=6! 0.log=4", "ambiguous", NULL},
         /* It does not reach as far as the last segment. */
         {"0.log 4.log 0.log.swap", "0.log.swap=5 4.log=9",
          "back 0.log.swap>cleaned . -0.log.cleaned", "0.log 4.log"},
