@@ -176,19 +176,14 @@ static mk_status read_words(const mk_setting *setting, const char *text,
     return MK_OK;
 }
 
-mk_status mk_config_set(mk_config *config, const char *name,
-                        const mk_setting_value *value, mk_error *err)
+/* The value has the setting's type. */
+static mk_status set(mk_config *config, const mk_setting *setting,
+                     const mk_setting_value *value, mk_error *err)
 {
-    const mk_setting *setting = find_setting(name, err);
-    char *member;
+    char *member = (char *)config + setting->member;
     int64_t number = 0;
     mk_status status = MK_OK;
 
-    if (setting == NULL) return MK_INVALID_ARGUMENT;
-    if (setting->type != value->type) {
-        return mk_fail(err, MK_INVALID_ARGUMENT, "%s has another type", name);
-    }
-    member = (char *)config + setting->member;
     switch (setting->type) {
     case MK_SETTING_INTEGER:
         status = check_range(setting, value->integer, err);
@@ -197,7 +192,7 @@ mk_status mk_config_set(mk_config *config, const char *name,
     case MK_SETTING_NUMBER:
         if (!(value->number >= 0 && value->number <= 1)) {
             return mk_fail(err, MK_INVALID_ARGUMENT, "%s is %g, not in 0..1",
-                           name, value->number);
+                           setting->name, value->number);
         }
         memcpy(member, &value->number, sizeof value->number);
         return MK_OK;
@@ -211,6 +206,18 @@ mk_status mk_config_set(mk_config *config, const char *name,
     }
     if (status == MK_OK) memcpy(member, &number, sizeof number);
     return status;
+}
+
+mk_status mk_config_set(mk_config *config, const char *name,
+                        const mk_setting_value *value, mk_error *err)
+{
+    const mk_setting *setting = find_setting(name, err);
+
+    if (setting == NULL) return MK_INVALID_ARGUMENT;
+    if (setting->type != value->type) {
+        return mk_fail(err, MK_INVALID_ARGUMENT, "%s has another type", name);
+    }
+    return set(config, setting, value, err);
 }
 
 static void write_words(const mk_setting *setting, int64_t number,
@@ -229,15 +236,12 @@ static void write_words(const mk_setting *setting, int64_t number,
     }
 }
 
-mk_status mk_config_get(const mk_config *config, const char *name,
-                        mk_setting_value *out, mk_error *err)
+static void get(const mk_config *config, const mk_setting *setting,
+                mk_setting_value *out)
 {
-    const mk_setting *setting = find_setting(name, err);
-    const char *member;
+    const char *member = (const char *)config + setting->member;
 
     memset(out, 0, sizeof *out);
-    if (setting == NULL) return MK_INVALID_ARGUMENT;
-    member = (const char *)config + setting->member;
     out->type = setting->type;
     switch (setting->type) {
     case MK_SETTING_NUMBER:
@@ -253,22 +257,34 @@ mk_status mk_config_get(const mk_config *config, const char *name,
         if (setting->words != NULL) write_words(setting, out->integer, out);
         break;
     }
+}
+
+mk_status mk_config_get(const mk_config *config, const char *name,
+                        mk_setting_value *out, mk_error *err)
+{
+    const mk_setting *setting = find_setting(name, err);
+
+    if (setting == NULL) {
+        memset(out, 0, sizeof *out);
+        return MK_INVALID_ARGUMENT;
+    }
+    get(config, setting, out);
     return MK_OK;
 }
 
 mk_status mk_config_check(const mk_config *config, mk_error *err)
 {
+    mk_config scratch = *config;
+
     for (size_t i = 0; i < SETTING_COUNT; i++) {
         mk_setting_value value;
-        mk_config scratch = *config;
-        mk_status status;
+        mk_status status = MK_OK;
 
-        status = mk_config_get(config, settings[i].name, &value, err);
-        if (status == MK_OK && settings[i].words != NULL) {
+        get(config, &settings[i], &value);
+        if (settings[i].words != NULL) {
             status = check_number(&settings[i], value.integer, err);
         }
-        if (status != MK_OK) return status;
-        status = mk_config_set(&scratch, settings[i].name, &value, err);
+        if (status == MK_OK) status = set(&scratch, &settings[i], &value, err);
         if (status != MK_OK) return status;
     }
     if (config->min_compaction_lag_ms > config->max_compaction_lag_ms) {

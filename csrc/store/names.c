@@ -1,7 +1,6 @@
 /* names -- making and taking apart the names of files. */
 #include "store/names.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -76,21 +75,51 @@ mk_file_name mk_name_parse(const char *name)
     return out;
 }
 
-static mk_status check_fit(int written, size_t out_size, const char *path,
-                           mk_error *err)
+/* Write a list of words that ends with NULL, one behind the other. False: they
+ * do not fit, and only their beginning is there. Opening a log makes names by
+ * the hundred, and snprintf() would be a good part of it. */
+static bool write_all(char *out, size_t out_size, const char *const *words)
 {
-    if (written >= 0 && (size_t)written < out_size) return MK_OK;
+    size_t used = 0;
+
+    for (; *words != NULL; words++) {
+        size_t size = strlen(*words);
+        size_t room = out_size - used - 1;
+
+        memcpy(out + used, *words, size < room ? size : room);
+        if (size > room) break;
+        used += size;
+    }
+    out[*words == NULL ? used : out_size - 1] = '\0';
+    return *words == NULL;
+}
+
+static mk_status check_fit(bool fits, const char *path, mk_error *err)
+{
+    if (fits) return MK_OK;
     return mk_fail(err, MK_INVALID_ARGUMENT, "the path %s is too long", path);
+}
+
+static void write_offset(char out[OFFSET_DIGITS + 1], int64_t offset)
+{
+    MK_ASSERT(offset >= 0);
+    for (int i = OFFSET_DIGITS; i-- > 0; offset /= 10) {
+        out[i] = (char)('0' + offset % 10);
+    }
+    out[OFFSET_DIGITS] = '\0';
 }
 
 void mk_name_write(char *out, size_t out_size, mk_file_name name)
 {
-    int size;
+    char digits[OFFSET_DIGITS + 1];
+    bool fits;
 
     MK_ASSERT((size_t)name.role < LENGTH(roles));
-    size = snprintf(out, out_size, "%020" PRId64 "%s%s", name.offset,
-                    roles[name.role].suffix, stages[name.stage].suffix);
-    MK_ASSERT((size_t)size < out_size);
+    write_offset(digits, name.offset);
+    fits = write_all(out, out_size,
+                     (const char *const[]){digits, roles[name.role].suffix,
+                                           stages[name.stage].suffix, NULL});
+    MK_ASSERT(fits);
 }
 
 mk_status mk_name_file(char *out, size_t out_size, const char *directory,
@@ -106,10 +135,18 @@ mk_status mk_name_segment_file(char *out, size_t out_size,
                                const char *directory, int64_t base_offset,
                                mk_file_role role, mk_error *err)
 {
+    char digits[OFFSET_DIGITS + 1];
+
     MK_ASSERT((size_t)role < LENGTH(roles));
-    return check_fit(snprintf(out, out_size, "%s/%020" PRId64 "%s", directory,
-                              base_offset, roles[role].suffix),
-                     out_size, directory, err);
+    if (base_offset < 0) {
+        return mk_fail(err, MK_INVALID_ARGUMENT,
+                       "a base offset is not below zero");
+    }
+    write_offset(digits, base_offset);
+    return check_fit(write_all(out, out_size,
+                               (const char *const[]){directory, "/", digits,
+                                                     roles[role].suffix, NULL}),
+                     directory, err);
 }
 
 mk_status mk_name_join(char *out, size_t out_size, const char *directory,
@@ -117,21 +154,26 @@ mk_status mk_name_join(char *out, size_t out_size, const char *directory,
 {
     const char *slash = strcmp(directory, "/") == 0 ? "" : "/";
 
-    return check_fit(snprintf(out, out_size, "%s%s%s", directory, slash, name),
-                     out_size, directory, err);
+    return check_fit(
+        write_all(out, out_size,
+                  (const char *const[]){directory, slash, name, NULL}),
+        directory, err);
 }
 
 mk_status mk_name_parent(char *out, size_t out_size, const char *path,
                          mk_error *err)
 {
     const char *last = strrchr(path, '/');
-    int size = last == NULL ? 0 : (int)(last - path);
+    size_t size = last == NULL ? 0 : (size_t)(last - path);
 
     if (size == 0) {
-        return check_fit(snprintf(out, out_size, "/"), out_size, path, err);
+        path = "/";
+        size = 1;
     }
-    return check_fit(snprintf(out, out_size, "%.*s", size, path), out_size,
-                     path, err);
+    if (size >= out_size) return check_fit(false, path, err);
+    memcpy(out, path, size);
+    out[size] = '\0';
+    return MK_OK;
 }
 
 const char *mk_name_last(const char *path)
@@ -163,8 +205,9 @@ mk_status mk_name_sibling(char *out, size_t out_size, const char *directory,
 
     status = mk_name_parent(parent, sizeof parent, directory, err);
     if (status != MK_OK) return status;
-    snprintf(last, sizeof last, "minikafka.%s.%s", role, name);
-    if (strlen(last) > NAME_SIZE_MAX) {
+    if (!write_all(
+            last, NAME_SIZE_MAX + 1,
+            (const char *const[]){"minikafka.", role, ".", name, NULL})) {
         unsigned hash = mk_crc32c(0, name, strlen(name));
         /* Behind a number that long nobody looks for a partition. */
         bool keep = partition != NULL && strlen(partition) <= 20;

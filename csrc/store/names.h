@@ -71,7 +71,7 @@ MK_NODISCARD mk_status mk_name_file(char *out, size_t out_size,
                                     mk_error *err);
 
 /* Write `<directory>/<20 digits><suffix of the role>` into `out`.
- * Errors: INVALID_ARGUMENT when it does not fit. */
+ * Errors: INVALID_ARGUMENT when it does not fit, or the offset is negative. */
 MK_NODISCARD mk_status mk_name_segment_file(char *out, size_t out_size,
                                             const char *directory,
                                             int64_t base_offset,

@@ -162,6 +162,9 @@ static void test_segment_file(void **state)
     assert_ok(mk_name_segment_file(path, sizeof path, "/d/orders-0", INT64_MAX,
                                    MK_ROLE_TXN_INDEX, NULL));
     assert_string_equal(path, "/d/orders-0/09223372036854775807.txnindex");
+    assert_int_equal(
+        mk_name_segment_file(path, sizeof path, "/d", -1, MK_ROLE_LOG, NULL),
+        MK_INVALID_ARGUMENT);
     for (int i = 0; i < 1000; i++) {
         int64_t offset = (int64_t)draw(&seed, INT64_MAX) >> draw(&seed, 63);
         mk_file_role role = (mk_file_role)draw(&seed, MK_ROLE_OWN);
