@@ -12,7 +12,7 @@
  *  - What is flushed then outlasts a loss of power.
  *
  * The same when the process dies after the operations, and another one opens
- * the log. Of two operations only every second call fails, or every n-th with
+ * the log. Of two operations only every third call fails, or every n-th with
  * MK_FAULT_SHARE = n.
  */
 #include <setjmp.h>
@@ -28,6 +28,7 @@
 #include <string.h>
 
 #include "include/minikafka_sim.h"
+#include "support/rewrite_segments.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof(array)[0])
 #define OFFSETS_MAX   64
@@ -67,6 +68,8 @@ static const way ways[] = {
 typedef struct ledger {
     int values[OFFSETS_MAX];    /* What the offset was given; 0: nothing. */
     bool optional[OFFSETS_MAX]; /* It may be missing. */
+    bool going[OFFSETS_MAX];    /* A rewrite that failed was to take it away:
+                                   all of these, or none. */
     int64_t end_min, end;       /* Where the log ends. */
     int64_t durable;            /* Flushed up to here. */
     int64_t start, start_max;   /* Where it starts. */
@@ -147,7 +150,7 @@ static bool append_sized(run *r, size_t size)
         known->values[i] = 0;
     }
     known->values[offset] = known->next_value - 1;
-    known->optional[offset] = false;
+    known->optional[offset] = known->going[offset] = false;
     known->end = known->end_min = offset + 1;
     return true;
 }
@@ -233,6 +236,24 @@ static void compact(run *r)
     (void)is_done(r, status);
 }
 
+/* Rewrite the closed segments into two, without every second batch. */
+static void rewrite(run *r)
+{
+    const rewrite_rule rule = {.split_at = 2};
+    mk_segment_info segments[16];
+    size_t count;
+    mk_status status =
+        mk_log_segments(r->log, segments, LENGTH(segments), &count, &r->err);
+
+    if (status != MK_OK || count > LENGTH(segments)) complain(r, "segments");
+    status = rewrite_segments(r->log, 0, count - 1, &rule, &r->err);
+    for (int64_t i = 1; i < segments[count - 1].base_offset; i += 2) {
+        if (status == MK_OK) r->known.values[i] = 0;
+        r->known.optional[i] = r->known.going[i] = r->known.values[i] != 0;
+    }
+    (void)is_done(r, status);
+}
+
 static void truncate_some(run *r)
 {
     ledger *known = &r->known;
@@ -265,10 +286,9 @@ static void copy(run *r)
     (void)is_done(r, status);
 }
 
-static void reopen(run *r)
+static void close_log(run *r)
 {
     mk_log *log = r->log;
-    mk_status status;
 
     r->log = NULL;
     if (is_done(r, mk_log_close(log, &r->err))) {
@@ -277,8 +297,21 @@ static void reopen(run *r)
         /* What the disk took away, the one who opens next can't know. */
         allow_missing(&r->known, r->known.durable);
     }
-    status = try_open(r);
+}
+
+/* False: it could not be opened. */
+static bool open_log(run *r)
+{
+    mk_status status = try_open(r);
+
     if (status != MK_OK && status != MK_IO) complain(r, "open");
+    return status == MK_OK;
+}
+
+static void reopen(run *r)
+{
+    close_log(r);
+    (void)open_log(r);
 }
 
 static const struct {
@@ -294,16 +327,27 @@ static const struct {
     {"delete records", delete_records},
     {"retain", retain},
     {"compact", compact},
+    {"rewrite segments", rewrite},
     {"truncate", truncate_some},
     {"copy", copy},
+    {"close", close_log},
     {"reopen", reopen},
 };
 
 /* ---- Looking ---- */
 
+/* What a rewrite was to take away is there, or all of it is not. */
+static void note_going(run *r, bool *states, int64_t offset, bool there)
+{
+    if (!r->known.going[offset] || r->known.values[offset] == 0) return;
+    states[there] = true;
+    if (states[!there]) complain(r, "a rewrite by half");
+}
+
 /* Compare what the log holds with the ledger. */
 static void check(run *r)
 {
+    bool states[2] = {false, false};
     const ledger *known = &r->known;
     mk_cursor *cursor = NULL;
     mk_record_view view;
@@ -329,7 +373,9 @@ static void check(run *r)
             if (known->values[expected] != 0 && !known->optional[expected]) {
                 complain(r, "a record is missing");
             }
+            note_going(r, states, expected, false);
         }
+        note_going(r, states, expected, true);
         expected++;
     }
     mk_cursor_close(cursor);
@@ -410,10 +456,14 @@ static void begin(run *r)
     append_small(r);
 }
 
-static bool reopens(const size_t *row, size_t count)
+/* Is the log let go in the row? */
+static bool closes(const size_t *row, size_t count)
 {
-    return operations[row[0]].run == reopen ||
-           operations[row[count - 1]].run == reopen;
+    for (size_t i = 0; i < count; i++) {
+        if (operations[row[i]].run == reopen) return true;
+        if (operations[row[i]].run == close_log) return true;
+    }
+    return false;
 }
 
 /* Do a row of operations in which the call behind the first `after` of those
@@ -443,13 +493,14 @@ static bool try_row(const size_t *row, size_t count, const way *w,
     /* Where nothing can be noted any more and then the log is let go, nobody
      * can know of lost pages. */
     if (w->operation == MK_SIM_ANY_OPERATION && !once &&
-        (dies || reopens(row, count))) {
+        (dies || closes(row, count))) {
         fault.flavour = MK_SIM_RETRYABLE;
     }
     fault.after = after;
     fault.times = once ? 1 : 0;
     assert_int_equal(mk_sim_disk_fail(r.disk, &fault, NULL), MK_OK);
-    for (size_t i = 0; i < count && r.log != NULL; i++) {
+    for (size_t i = 0; i < count; i++) {
+        if (r.log == NULL && !open_log(&r)) break;
         operations[row[i]].run(&r);
     }
     mk_sim_disk_stats(r.disk, &stats);
@@ -510,7 +561,7 @@ static void test_one_operation(void **unused)
 
 static void test_two_operations(void **unused)
 {
-    tally sum = {.share = share_of_run(2)};
+    tally sum = {.share = share_of_run(3)};
 
     (void)unused;
     for (size_t a = 0; a < LENGTH(operations); a++) {
