@@ -400,6 +400,29 @@ describe("a trace", function()
     assert.equal(0, open(clones[1]).log_end_offset)
   end)
 
+  it("may read the log through a second, read-only handle", function()
+    local disk = minikafka.SimDisk()
+    local log <close> = open(disk)
+    append(log, "a")
+    local steps, seen = disk:stats().steps, {}
+    disk:trace(function()
+      steps = steps + 1
+      expect.error("BUSY", log.fetch, log, 0)
+      expect.error("BUSY", log.records, log)
+      local reader <close> = open(disk, { read_only = true })
+      local now = values(reader)
+      if seen[#seen] ~= now then seen[#seen + 1] = now end
+    end)
+    append(log, "b")
+    log:roll()
+    append(log, "c")
+    minikafka.LogCompactor():compact(log)
+    log:truncate_to(2)
+    disk:trace(nil)
+    assert.same({ "a", "a b", "a b c", "c", "" }, seen)
+    assert.equal(steps, disk:stats().steps) -- To read was no step.
+  end)
+
   it("is not told what the collector gives back", function()
     local disk = minikafka.SimDisk()
     local told = 0
