@@ -180,7 +180,7 @@ describe("explore", function()
       check = check_acked,
       progress = function(steps, states, of, per_second)
         assert(steps >= last and steps <= of)
-        assert(states >= most and math.type(per_second) ~= nil)
+        assert(states >= most and math.type(per_second) == "integer")
         last, all, most = steps, of, states
       end }
     assert.equal(2 * result.steps, all)

@@ -260,7 +260,7 @@ end
 -- ---- Looking ----
 
 local function per_second(e)
-  return e.states // math.max(os.clock() - e.began, 0.001)
+  return math.tointeger(e.states // math.max(os.clock() - e.began, 0.001))
 end
 
 --- What is the same for all disks on which `check` would do the same.
@@ -282,7 +282,7 @@ end
 
 --- Of the states of the same moment and profile, beginning with the one that
 -- failed, find the failing one that is nearest to what was before the crash.
--- Returns its number, itself, and what was raised.
+-- Returns its number, and what was raised.
 local function shrink(e, trail, cause)
   local moment, nearer, profile = trail.moment, {}, nil
   for number, state in survivors(e, moment, 0) do
@@ -292,7 +292,8 @@ local function shrink(e, trail, cause)
     elseif number >= trail.number then
       profile = state.profile
       local files, bytes = failure.measure(moment.disk, state)
-      nearer[#nearer + 1] = { number = number, files = files, bytes = bytes }
+      nearer[#nearer + 1] = { number = number, state = state, files = files,
+        bytes = bytes }
     end
   end
   table.sort(nearer, function(a, b)
@@ -304,7 +305,7 @@ local function shrink(e, trail, cause)
     if found.number == trail.number then
       break
     end
-    local content, raised = judge(e, moment, find_again(e, moment, found.number))
+    local content, raised = judge(e, moment, found.state)
     if not content then
       return found.number, raised
     end
