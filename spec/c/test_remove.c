@@ -157,17 +157,23 @@ static void test_the_start_stays_in_a_segment(void **state)
 }
 
 /* Nor where a checkpoint of Kafka's, beside the log, has moved it further than
- * the segments tell. */
+ * the segments tell, and a full disk kept the opening from removing those. */
 static void test_the_start_is_kafkas(void **state)
 {
     log_world *world = *state;
     const int64_t first = 0;
+    wrap_fault *fault;
 
     make_log(world);
     close_log(world);
     store_text(path_of(world->disk, "log-start-offset-checkpoint"),
                "0\n1\nt 0 5\n");
+    fault = wrap_fail(&world->wrap, WRAP_write, 1, ENOSPC);
+    fault->always = true;
+    fault->suffix = "state.tmp";
     open_log(world);
+    assert_true(fault->hit);
+    wrap_heal(&world->wrap);
     assert_bounds(world, 5, 7);
     assert_on_disk(world, "0 2 4 ");
     assert_ok(world, mk_log_delete_closed_segments(world->log, &first, 1,

@@ -26,8 +26,9 @@ return {
   { "csrc/log/flush.c",
     "if (segment->base_offset > point.segment) break;",
     "if (segment->base_offset >= point.segment) break;", crash },
-  { "csrc/log/flush.c", "        .offset = log->log_end_offset,",
-    "        .offset = log->log_end_offset + 1,", { "flush", "crash" } },
+  { "csrc/log/flush.c",
+    "while (log->recovery_point.offset < target ||",
+    "while (log->recovery_point.offset + 1 < target ||", { "flush", "crash" } },
   -- A small file takes its name.
   { "csrc/store/replace_file.c",
     "    if (status == MK_OK && durable) {\n        status = mk_file_sync",
