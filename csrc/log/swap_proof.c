@@ -223,6 +223,21 @@ static mk_status is_uncovered(mk_swap_proof *e, int64_t offset, bool *out,
     return status;
 }
 
+/* Do the outputs end with offsets that no segment has? One that is not sound to
+ * its end, or has to be split, may have more than can be seen. */
+static mk_status ends_uncovered(mk_swap_proof *e, bool *out, mk_error *err)
+{
+    int64_t base_offset;
+    mk_log_look found;
+    mk_status status;
+
+    *out = true;
+    if (!find_final(e, e->end - 1, &base_offset)) return MK_OK;
+    status = look(e, base_offset, MK_STAGE_FINAL, &found, err);
+    *out = status == MK_OK && found.whole && found.next_offset < e->end;
+    return status;
+}
+
 /* Are offsets missing between the segments from the first output on, as far as
  * one file can reach? */
 static mk_status has_gap(mk_swap_proof *e, bool *out, mk_error *err)
@@ -268,7 +283,7 @@ static mk_status is_begun(mk_swap_proof *e, bool *out, mk_error *err)
     if (*out) return MK_OK;
     if (e->damaged) return has_gap(e, out, err);
     if (!e->swap || !e->cleaned || e->end <= e->first) return MK_OK;
-    return is_uncovered(e, e->end - 1, out, err);
+    return ends_uncovered(e, out, err);
 }
 
 /* What the files prove without a note: Kafka's rule, made safe. */
