@@ -148,38 +148,46 @@ static mk_status load_note(mk_log *log, const mk_name_list *names,
     return mk_rewrite_note_load(note, log->vfs, log->directory, err);
 }
 
-static mk_status settle(mk_log *log, const mk_name_list *names,
-                        const mk_rewrite_note *note, mk_rewritten *out,
-                        mk_error *err)
+mk_status mk_inventory_settle(mk_log *log, mk_leftovers *plan, mk_error *err)
 {
-    mk_log_eye eye = {log, look};
-    mk_leftovers plan;
-    mk_status status =
-        mk_leftovers_plan(&plan, &log->heap, names, note, eye, err);
+    mk_status status = MK_OK;
 
-    if (status == MK_OK && plan.proof.verdict == MK_VERDICT_AMBIGUOUS) {
-        status = mk_leftovers_fail(&plan, log->directory, err);
+    if (!log->read_only) {
+        status = mk_leftovers_run(plan, log->vfs, log->directory, err);
     }
-    if (status == MK_OK && !log->read_only) {
-        status = mk_leftovers_run(&plan, log->vfs, log->directory, err);
-    }
-    if (status == MK_OK) status = add_segments(log, &plan, err);
-    *out = plan.rewritten;
-    mk_leftovers_deinit(&plan);
+    plan->step_count = 0;
     return status;
 }
 
-mk_status mk_inventory_take(mk_log *log, mk_rewritten *out, mk_error *err)
+static mk_status take(mk_log *log, const mk_name_list *names,
+                      const mk_rewrite_note *note, mk_leftovers *plan,
+                      mk_error *err)
+{
+    mk_log_eye eye = {log, look};
+    mk_status status =
+        mk_leftovers_plan(plan, &log->heap, names, note, eye, err);
+
+    plan->proof.note = NULL; /* It does not live as long. */
+    if (status == MK_OK && plan->proof.verdict == MK_VERDICT_AMBIGUOUS) {
+        status = mk_leftovers_fail(plan, log->directory, err);
+    }
+    if (status == MK_OK && !mk_leftovers_can_wait(plan)) {
+        status = mk_inventory_settle(log, plan, err);
+    }
+    return status == MK_OK ? add_segments(log, plan, err) : status;
+}
+
+mk_status mk_inventory_take(mk_log *log, mk_leftovers *out, mk_error *err)
 {
     mk_rewrite_note note;
     mk_name_list names;
     mk_status status = mk_vfs_list(log->vfs, log->directory, &names, err);
 
-    *out = (mk_rewritten){0, 0};
+    mk_leftovers_init(out, &log->heap);
     if (status != MK_OK) return status;
     mk_rewrite_note_init(&note, &log->heap);
     status = load_note(log, &names, &note, err);
-    if (status == MK_OK) status = settle(log, &names, &note, out, err);
+    if (status == MK_OK) status = take(log, &names, &note, out, err);
     mk_rewrite_note_deinit(&note);
     mk_name_list_deinit(&names);
     return status;

@@ -341,6 +341,19 @@ static mk_status run_step(const mk_leftovers_step *step, mk_vfs *vfs,
     return mk_staged_file_rename(vfs, directory, step->file, step->to, err);
 }
 
+bool mk_leftovers_can_wait(const mk_leftovers *plan)
+{
+    for (size_t i = 0; i < plan->step_count; i++) {
+        const mk_leftovers_step *step = &plan->steps[i];
+
+        if (step->action != MK_LEFTOVERS_RENAME) continue;
+        if (step->to == MK_STAGE_FINAL || step->to == MK_STAGE_DELETED) {
+            return false;
+        }
+    }
+    return true;
+}
+
 mk_status mk_leftovers_run(const mk_leftovers *plan, mk_vfs *vfs,
                            const char *directory, mk_error *err)
 {

@@ -68,6 +68,11 @@ typedef struct mk_leftovers {
     mk_rewritten rewritten;
 } mk_leftovers;
 
+static inline void mk_leftovers_init(mk_leftovers *plan, const mk_heap *heap)
+{
+    *plan = (mk_leftovers){.heap = heap, .proof.heap = heap};
+}
+
 /* Plan what becomes of a directory with these names, and with this note, which
  * has no parts if there is none. If the verdict is AMBIGUOUS there are no
  * steps. The caller releases the plan with mk_leftovers_deinit(), whatever the
@@ -78,6 +83,10 @@ MK_NODISCARD mk_status mk_leftovers_plan(mk_leftovers *plan,
                                          const mk_rewrite_note *note,
                                          mk_log_eye eye, mk_error *err);
 void mk_leftovers_deinit(mk_leftovers *plan);
+
+/* Can the log be looked at before the plan is carried out, since no file gets
+ * the name of one of its? */
+bool mk_leftovers_can_wait(const mk_leftovers *plan);
 
 /* Carry the plan out. Cut short, it leaves what leads to the same plan. */
 MK_NODISCARD mk_status mk_leftovers_run(const mk_leftovers *plan, mk_vfs *vfs,

@@ -31,7 +31,8 @@ typedef struct recovery {
     mk_log *log;                 /* Borrowed. */
     const mk_progress *progress; /* Borrowed; NULL: tell nobody. */
     mk_evidence evidence;
-    int64_t done, total; /* Bytes to check. */
+    mk_leftovers leftovers; /* What of them waits until the log is checked. */
+    int64_t done, total;    /* Bytes to check. */
     mk_scratch scratch;
     bool cut;            /* The active segment's file is to be cut. */
     int64_t end_offset;  /* Nothing from there on is the log's. */
@@ -207,6 +208,8 @@ static mk_status check_segment(recovery *r, mk_segment *segment, bool last,
     if (end == MK_SCAN_OLD) return fail_damaged(r->log, segment, end, err);
     if (end == MK_SCAN_OVERFLOW && !r->log->read_only) {
         r->split = true;
+        status = mk_inventory_settle(r->log, &r->leftovers, err);
+        if (status != MK_OK) return status;
         return split_segment(r->log, segment, last, err);
     }
     *sound = end == MK_SCAN_WHOLE;
@@ -308,6 +311,9 @@ static mk_status check_segments(recovery *r, mk_error *err)
         status = drop_failed_roll(r, err);
     }
     if (status == MK_OK) status = check_sequence(r, err);
+    if (status == MK_OK) {
+        status = mk_inventory_settle(log, &r->leftovers, err);
+    }
     for (size_t i = 0; status == MK_OK && i + 1 < log->segment_count; i++) {
         status = finish_sealed(log, log->segments[i], err);
     }
@@ -503,10 +509,10 @@ static mk_status recover_once(mk_log *log, const mk_progress *progress,
                               bool *again, mk_error *err)
 {
     recovery r = {.log = log, .progress = progress};
-    mk_rewritten rewritten;
     mk_status status;
 
     r.kafka_start = -1;
+    mk_leftovers_init(&r.leftovers, &log->heap);
     mk_scratch_init(&r.scratch, &log->heap);
     log->stats.lost_from_offset = log->stats.lost_to_offset = -1;
     status = mk_evidence_load(&r.evidence, log, err);
@@ -514,9 +520,10 @@ static mk_status recover_once(mk_log *log, const mk_progress *progress,
         status = mk_checkpoint_find(log->vfs, &log->heap, log->directory,
                                     MK_NAME_KAFKA_STARTS, &r.kafka_start, err);
     }
-    if (status == MK_OK) status = mk_inventory_take(log, &rewritten, err);
+    if (status == MK_OK) status = mk_inventory_take(log, &r.leftovers, err);
     if (status == MK_OK) {
-        mk_evidence_forget(&r.evidence, rewritten.from, rewritten.to);
+        mk_evidence_forget(&r.evidence, r.leftovers.rewritten.from,
+                           r.leftovers.rewritten.to);
         status = drop_below(log, r.evidence.state.log_start_offset, err);
     }
     if (status == MK_OK) status = finish_cut(&r, err);
@@ -542,6 +549,7 @@ static mk_status recover_once(mk_log *log, const mk_progress *progress,
     if (status == MK_OK) status = drop_below_checkpoint(&r, err);
     if (status == MK_OK) status = compare_state(&r, err);
 done:
+    mk_leftovers_deinit(&r.leftovers);
     mk_evidence_deinit(&r.evidence);
     mk_scratch_deinit(&r.scratch);
     return status;

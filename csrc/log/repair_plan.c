@@ -126,11 +126,13 @@ static mk_status add_segments(mk_repair_work *work, const mk_name_list *names,
                               bool *ambiguous, mk_error *err)
 {
     mk_log *probe = work->probe;
-    mk_rewritten ignored;
+    mk_leftovers plan;
     int64_t done = 0, total;
     mk_status status = total_of(work, names, &total, err);
 
-    if (status == MK_OK) status = mk_inventory_take(probe, &ignored, err);
+    mk_leftovers_init(&plan, &probe->heap);
+    if (status == MK_OK) status = mk_inventory_take(probe, &plan, err);
+    mk_leftovers_deinit(&plan);
     *ambiguous = status == MK_SWAP_AMBIGUOUS;
     if (*ambiguous) status = MK_OK;
     for (size_t i = 0; status == MK_OK && i < names->count; i++) {
