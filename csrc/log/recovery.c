@@ -7,9 +7,10 @@
  *  - in a sealed segment it must be sound to the end of the file;
  *  - in the active one the first unsound byte is the end of the log.
  *
- * A recovery that cuts the log's end forgets the recovery point: where it was
- * torn, the next one reads all. What was found beyond the point is in the
- * kernel's hands, and the next flush puts it on stable storage.
+ * A recovery that cuts the segment with the recovery point forgets the point:
+ * what was torn, the next one reads from its beginning. What was found beyond
+ * the point is in the kernel's hands, and the next flush puts it on stable
+ * storage.
  */
 #include "log/recovery.h"
 
@@ -388,11 +389,23 @@ static void find_dense(recovery *r)
     }
 }
 
+/* Is the last segment cut, and is the point in it? The next recovery reads all
+ * of a segment that was torn. */
+static bool is_point_torn(const recovery *r)
+{
+    const mk_log *log = r->log;
+
+    return r->cut && log->segment_count > 0 &&
+           r->evidence.state.recovery_point.segment >=
+               mk_log_active_locked(log)->base_offset;
+}
+
 static void find_point(recovery *r)
 {
     mk_log *log = r->log;
     bool kept = r->evidence.believed >= log->log_start_offset &&
-                r->evidence.believed <= log->log_end_offset && !r->cut;
+                r->evidence.believed <= log->log_end_offset &&
+                !is_point_torn(r);
 
     mk_log_forget_point_locked(log);
     if (kept) log->recovery_point = r->evidence.state.recovery_point;

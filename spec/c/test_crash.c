@@ -72,6 +72,21 @@ static void test_two_operations(void **state)
     assert_swept(&sweep);
 }
 
+/* Rows of three in which something was once found. */
+static void test_rows_of_three(void **state)
+{
+    /* The cut of a segment behind the recovery point's. */
+    static const size_t rows[][3] = {{1, 5, 4}};
+    crash_sweep sweep;
+
+    init_sweep(&sweep, *state);
+    sweep.limit = limit_of_run();
+    for (size_t i = 0; i < CRASH_LENGTH(rows); i++) {
+        sweep_row(&sweep, rows[i], CRASH_LENGTH(rows[i]));
+    }
+    assert_swept(&sweep);
+}
+
 /* A second crash while the first one is recovered from. */
 static void test_one_operation_nested(void **state)
 {
@@ -175,8 +190,11 @@ static void test_every_sync_is_needed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(setting_up_and_one_operation), TEST(two_operations),
-        TEST(one_operation_nested),         TEST(one_operation_torn),
+        TEST(setting_up_and_one_operation),
+        TEST(two_operations),
+        TEST(one_operation_nested),
+        TEST(one_operation_torn),
+        TEST(rows_of_three),
         TEST(every_sync_is_needed),
     };
 
