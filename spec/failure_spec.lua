@@ -65,6 +65,23 @@ describe("a log that met a failed sync", function()
     end
   end)
 
+  -- The record is there, and no call has told of it.
+  it("refuses after an append that could not be synced, for any reason",
+    function()
+      for _, op in ipairs{ "stat", "fdatasync" } do
+        for _, options in ipairs{ {}, { flush_messages = 1 } } do
+          local disk = minikafka.SimDisk()
+          local log = open(disk, options)
+          disk:fail{ op = op, errno = "EIO" }
+          expect.error("IO", log.append, log, { value = "a" },
+            { durable = not options.flush_messages })
+          assert.is_true(log:stats().refusing, op)
+          expect.error("IO", log.append, log, { value = "b" })
+          assert.equal("a |1", values(log))
+        end
+      end
+    end)
+
   it("heals at any change once the disk is well", function()
     for name in pairs(changes()) do
       local disk = minikafka.SimDisk()

@@ -110,12 +110,17 @@ static void let_go(mk_appender *appender)
 static mk_status after_append(mk_log *log, bool durable, int64_t now_ms,
                               mk_error *err)
 {
+    mk_status status;
+
     mk_condition_signal_all(&log->changed);
     if (MK_LIKELY(!durable && !mk_log_flush_is_due_locked(log, now_ms))) {
         return MK_OK;
     }
     if (now_ms != MK_TIMESTAMP_NOW) log->last_flush_ms = now_ms;
-    return mk_log_flush_locked(log, err);
+    status = mk_log_flush_locked(log, err);
+    /* Whatever it was, records are there that no call has told of. */
+    if (MK_UNLIKELY(status != MK_OK)) mk_log_doubt_tail_locked(log, err);
+    return status;
 }
 
 /* The common part of both appends. */
