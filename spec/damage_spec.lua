@@ -244,6 +244,14 @@ describe("a tail that was on stable storage", function()
           never_serves(dir, expected, size)
         end
       end
+      -- The checksum does not cover the base offset.
+      for bit = 0, 63 do
+        local at = size + bit // 8 + 1
+        local dir = tmp.copy(source)
+        tmp.write(dir .. first_log, whole:sub(1, at - 1)
+          .. string.char(whole:byte(at) ~ 1 << bit % 8) .. whole:sub(at + 1))
+        never_serves(dir, expected, size)
+      end
     end)
   end
 end)

@@ -43,14 +43,37 @@ static mk_segment *find_exact(const mk_log *log, int64_t base_offset)
     return log->segments[i];
 }
 
+/* Does the recovery point stand at the end of what the facts tell? */
+static bool ends_at_point(const mk_segment_facts *facts,
+                          const mk_recovery_point *point)
+{
+    return point->segment == facts->base_offset &&
+           point->end_position == facts->log_bytes;
+}
+
+/* Can the batch at the recovery point be the one with these offsets? The
+ * checksum does not cover them. */
+static bool offsets_agree(const mk_state *state, const mk_batch *batch)
+{
+    const mk_recovery_point *point = &state->recovery_point;
+    const mk_segment_facts *facts = mk_state_find(state, point->segment);
+    int64_t next_offset = mk_batch_next_offset(batch);
+
+    if (facts != NULL && ends_at_point(facts, point)) {
+        return next_offset == facts->next_offset;
+    }
+    return next_offset <= point->offset;
+}
+
 /* Is the batch that the recovery point names where it should be, and whole? */
-static bool batch_agrees(const mk_recovery_point *point, mk_span bytes)
+static bool batch_agrees(const mk_state *state, mk_span bytes)
 {
     mk_batch batch;
 
     return mk_batch_peek(bytes, &batch) == MK_BATCH_WHOLE &&
-           batch.size == bytes.size && batch.crc == point->checksum &&
-           mk_batch_next_offset(&batch) <= point->offset &&
+           batch.size == bytes.size &&
+           batch.crc == state->recovery_point.checksum &&
+           offsets_agree(state, &batch) &&
            mk_batch_checksum_agrees(bytes.data, &batch);
 }
 
@@ -143,19 +166,11 @@ mk_status mk_evidence_weigh(mk_evidence *evidence, mk_scratch *scratch,
     status = mk_file_view(segment->log.file, scratch, point->batch_position,
                           (size_t)size, &bytes, err);
     if (status == MK_OK && bytes.size == (size_t)size &&
-        batch_agrees(point, bytes)) {
+        batch_agrees(&evidence->state, bytes)) {
         evidence->believed = point->offset;
     }
     mk_log_unpin_locked(evidence->log, segment);
     return status;
-}
-
-/* Does the recovery point stand at the end of what the facts tell? */
-static bool ends_at_point(const mk_segment_facts *facts,
-                          const mk_recovery_point *point)
-{
-    return point->segment == facts->base_offset &&
-           point->end_position == facts->log_bytes;
 }
 
 static void take_facts(mk_evidence *evidence, mk_segment *segment,
