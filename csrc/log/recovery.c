@@ -44,15 +44,6 @@ typedef struct recovery {
 
 /* ---- What is there ---- */
 
-/* The owner may have died before the name of the state file was stable. What
- * is unlinked because of it must not go without it. */
-static mk_status settle_state(mk_log *log, mk_error *err)
-{
-    if (log->read_only) return MK_OK;
-    return mk_vfs_sync_directory(log->vfs, log->directory,
-                                 MK_SYNC_RECOVER_DIRECTORY, err);
-}
-
 /* Remove segments that lie wholly below the log start: their removal was cut
  * short. */
 static mk_status drop_below(mk_log *log, int64_t start_offset, mk_error *err)
@@ -64,7 +55,7 @@ static mk_status drop_below(mk_log *log, int64_t start_offset, mk_error *err)
            log->segments[count + 1]->base_offset <= start_offset) {
         count++;
     }
-    if (count > 0) status = settle_state(log, err);
+    if (count > 0) status = mk_log_settle_state(log, err);
     for (; status == MK_OK && count > 0; count--) {
         int64_t base_offset = log->segments[0]->base_offset;
 
@@ -106,7 +97,7 @@ static mk_status finish_cut(recovery *r, mk_error *err)
     if (facts != NULL && facts->next_offset > end_offset) {
         mk_state_forget(state, facts->base_offset, facts->base_offset + 1);
     }
-    status = settle_state(log, err);
+    status = mk_log_settle_state(log, err);
     if (status != MK_OK) return status;
     return mk_log_drop_suffix_locked(log, kept, err);
 }
