@@ -91,7 +91,8 @@ return {
     "    return mk_vfs_sync_directory(vfs, parent, MK_SYNC_CREATE_PARENT, err);",
     "    return MK_OK;", crash },
   -- Evidence.
-  { "csrc/log/evidence.c", "batch.crc == point->checksum &&", "",
+  { "csrc/log/evidence.c",
+    "batch.crc == state->recovery_point.checksum &&", "",
     recovery },
   { "csrc/log/evidence.c",
     "           mk_batch_checksum_agrees(bytes.data, &batch);",
