@@ -49,10 +49,12 @@ static mk_status load_note(mk_swap_tree *tree, const mk_name_list *names,
 
 /* Must this segment be there, in full, by what the state says? Not if it was
  * being removed from the start or cut off at the end, nor if it never reached
- * stable storage. */
+ * stable storage. One that has nothing yet is lost with its name, which the
+ * next flush syncs. */
 static bool must_be_there(const mk_state *state, const mk_segment_facts *facts)
 {
-    return facts->next_offset > state->log_start_offset &&
+    return facts->log_bytes > 0 &&
+           facts->next_offset > state->log_start_offset &&
            facts->next_offset <= state->end_offset &&
            facts->next_offset <= state->recovery_point.offset;
 }

@@ -75,8 +75,10 @@ static void test_two_operations(void **state)
 /* Rows of three in which something was once found. */
 static void test_rows_of_three(void **state)
 {
-    /* The cut of a segment behind the recovery point's. */
-    static const size_t rows[][3] = {{1, 5, 4}};
+    static const size_t rows[][3] = {
+        {1, 5, 4}, /* The cut of a segment behind the recovery point's. */
+        {8, 5, 6}, /* A swap's note, and a new segment whose name is lost. */
+    };
     crash_sweep sweep;
 
     init_sweep(&sweep, *state);
