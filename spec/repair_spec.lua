@@ -295,6 +295,21 @@ describe("repair", function()
     assert.equal(range("2..4 6..13"), offsets(log))
   end)
 
+  it("has nothing to do where a log was cut in the midst of a batch", function()
+    for _, after in ipairs { "close", "kill9" } do
+      local disk = minikafka.SimDisk()
+      local log = open(disk)
+      log:append { { value = "v00" }, { value = "v01" } }
+      log:append { { value = "v02" }, { value = "v03" }, { value = "v04" } }
+      log:truncate_to(3)
+      if after == "close" then log:close() else disk:crash { keep = after } end
+      assert.equal(0, #minikafka.repair(DIR, { io = disk }), after)
+      local again <close> = open(disk)
+      assert.equal(3, again.log_end_offset)
+      assert.equal("0 1", offsets(again))
+    end
+  end)
+
   it("works on real files, and refuses while somebody writes", function()
     local dir = tmp.path()
     local log = minikafka.open(dir, { segment_bytes = 300 })

@@ -253,12 +253,15 @@ static void find_end(mk_repair_work *work)
     const mk_repair_file *last = mk_repair_files_last(&work->files);
     int64_t end = work->files.end_offset;
 
+    work->end_is_told = false;
     if (has_state(work)) {
-        bool same = last != NULL && last->fate == MK_FATE_KEEP &&
-                    last->name.offset == state->end_segment &&
-                    last->size == state->end_position;
-
-        if (same && end < state->end_offset) end = state->end_offset;
+        work->end_is_told = last != NULL && last->fate == MK_FATE_KEEP &&
+                            last->name.offset == state->end_segment &&
+                            last->size == state->end_position &&
+                            state->recovery_point.offset <= state->end_offset;
+        if (work->end_is_told && end < state->end_offset) {
+            end = state->end_offset;
+        }
         if (end < state->recovery_point.offset) {
             end = state->recovery_point.offset;
         }
@@ -523,6 +526,7 @@ static mk_status decide(mk_repair_work *work, const mk_name_list *names,
         last = mk_repair_files_last(&work->files);
         *ends_anew = (last != NULL && last->fate == MK_FATE_REWRITE) ||
                      (work->end_offset > work->files.end_offset &&
+                      !work->end_is_told &&
                       (last == NULL || work->state.recovery_point.offset >
                                            work->files.end_offset));
         if (!*ends_anew) break; /* Else the last one is closed then. */

@@ -40,6 +40,7 @@ typedef struct mk_repair_work {
     mk_state next;              /* ... and as it will be. */
     mk_file *locks[3];          /* Owned. */
     int64_t end_offset;         /* Of the log, when all is done. */
+    bool end_is_told;           /* By the state, for the files as they are. */
     int64_t lost_from, lost_to; /* Segments that are missing; -1: none. */
 } mk_repair_work;
 
