@@ -183,6 +183,10 @@ local cases = {
       .. batch(9) .. batch(10) .. batch(11))
     disk:damage(file(8, "log"), { cut = 20 })
   end, "0..17", code = "SWAP_AMBIGUOUS" },
+  { "the log file of a swap of segments before its last rename", function(disk)
+    put(disk, DIR, "0008%.log")
+    disk:write(file(8, "log.swap"), sound[file(8, "log", ""):sub(2)])
+  end, "0..17", opens = true },
   { "a swap of segments whose source is gone, and that is damaged", function(disk)
     put(disk, DIR, "0008%.")
     disk:write(file(4, "log.swap"), sound[file(4, "log", ""):sub(2)] .. batch(8) .. "junk"

@@ -329,17 +329,17 @@ static mk_status plan_file(mk_repair_work *work, size_t i, mk_error *err)
     if (file->fate == MK_FATE_REWRITE) return plan_rewrite(work, i, err);
     if (file->fate == MK_FATE_DROP) return MK_OK;
     status = mk_repair_file_path(file, directory, path, sizeof path, err);
-    if (status != MK_OK) return status;
-    if (file->bad_indexes) {
-        return mk_repair_work_add(work, MK_REPAIR_REBUILD_INDEX, i, path, "",
-                                  err, "its indexes do not agree with it");
+    if (status == MK_OK) {
+        status = mk_name_segment_file(to, sizeof to, directory,
+                                      file->name.offset, MK_ROLE_LOG, err);
     }
-    if (file->name.stage == MK_STAGE_FINAL) return MK_OK;
-    status = mk_name_segment_file(to, sizeof to, directory, file->name.offset,
-                                  MK_ROLE_LOG, err);
-    if (status != MK_OK) return status;
-    return mk_repair_work_add(work, MK_REPAIR_RENAME, i, path, to, err,
-                              "a swap of segments left it half-way");
+    if (status == MK_OK && file->name.stage != MK_STAGE_FINAL) {
+        status = mk_repair_work_add(work, MK_REPAIR_RENAME, i, path, to, err,
+                                    "a swap of segments left it half-way");
+    }
+    if (status != MK_OK || !file->bad_indexes) return status;
+    return mk_repair_work_add(work, MK_REPAIR_REBUILD_INDEX, i, to, "", err,
+                              "its indexes do not agree with it");
 }
 
 /* What was given for good and is lost must not be given again. */
@@ -524,11 +524,11 @@ static mk_status decide(mk_repair_work *work, const mk_name_list *names,
         if (status != MK_OK) return status;
         find_end(work);
         last = mk_repair_files_last(&work->files);
-        *ends_anew = (last != NULL && last->fate == MK_FATE_REWRITE) ||
-                     (work->end_offset > work->files.end_offset &&
-                      !work->end_is_told &&
-                      (last == NULL || work->state.recovery_point.offset >
-                                           work->files.end_offset));
+        *ends_anew =
+            (last != NULL && last->fate == MK_FATE_REWRITE) ||
+            (work->end_offset > work->files.end_offset && !work->end_is_told &&
+             (last == NULL ||
+              work->state.recovery_point.offset > work->files.end_offset));
         if (!*ends_anew) break; /* Else the last one is closed then. */
     }
     find_gaps(work);
