@@ -55,7 +55,7 @@ static mk_status renew_segment(mk_log *log, const mk_segment *segment,
     if (status != MK_OK) return status;
     status = mk_file_open(log->vfs, path, MK_OPEN_WRITE, &file, err);
     if (status != MK_OK) return status;
-    status = mk_file_stat_open(file, &stat, err);
+    status = mk_vfs_stat(log->vfs, path, &stat, err);
     if (status == MK_OK) {
         status = write_back(file, segment, position, scratch, err);
     }

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "include/minikafka_sim.h"
+#include "os/env.h"
 
 #define DIRECTORY "/logs/t-0"
 #define SEGMENT_0 DIRECTORY "/00000000000000000000.log"
@@ -465,6 +466,26 @@ static void assert_written(world *w, int64_t offset, int number)
     mk_cursor_close(cursor);
 }
 
+/* What is written again keeps the time that Kafka's retention may go by. */
+static void test_times_stay(void **state)
+{
+    world *w = *state;
+    mk_file_stat stat;
+
+    open_log(w);
+    append(w, "a");
+    assert_ok(w, mk_log_roll(w->log, &w->err));
+    append(w, "b");
+    fail_sync(w, MK_SIM_FDATASYNC, "*.log", MK_SIM_LOST, 1);
+    assert_int_equal(mk_log_flush(w->log, &w->err), MK_IO);
+    boot(w);
+    assert_ok(w, mk_vfs_set_mtime(w->env->vfs, SEGMENT_0, 12345, &w->err));
+    open_log(w);
+    assert_contents(w, "0:a 1:b |2");
+    assert_ok(w, mk_vfs_stat(w->env->vfs, SEGMENT_0, &stat, &w->err));
+    assert_int_equal(stat.mtime_ms, 12345);
+}
+
 /* Syncs fail now and then while several threads wait for them: the log heals
  * for all of them, and what was durable for one is there. */
 static void test_threads(void **state)
@@ -521,6 +542,7 @@ int main(void)
         heal_test(test_a_failed_append_does_not_come_back),
         heal_test(test_flushed_records_are_missed),
         heal_test(test_cursors_go_on),
+        heal_test(test_times_stay),
         heal_test(test_threads),
     };
 
