@@ -85,11 +85,9 @@ static mk_status finish_cut(recovery *r, mk_error *err)
         kept--;
     }
     if (empties) state->log_start_offset = end_offset;
-    if (!log->read_only) {
-        log->cut_to = end_offset;
-        log->cut_segment = state->end_segment;
-        log->cut_size = state->end_position;
-    }
+    log->cut_to = end_offset;
+    log->cut_segment = state->end_segment;
+    log->cut_size = state->end_position;
     r->end_offset = end_offset;
     facts = kept > 0
                 ? mk_state_find(state, log->segments[kept - 1]->base_offset)
@@ -585,6 +583,8 @@ mk_status mk_log_follow_locked(mk_log *log, mk_error *err)
     }
     if (status != MK_OK || size == active->log_bytes) return status;
     r.evidence.state.dense_offset = log->dense_offset;
+    /* What is being cut off may still be there. */
+    if (log->cut_to >= 0) r.end_offset = log->cut_to;
     mk_scratch_init(&r.scratch, &log->heap);
     status = scan_segment(&r, active, size, &end, err);
     mk_scratch_deinit(&r.scratch);

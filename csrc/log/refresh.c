@@ -106,6 +106,7 @@ static mk_status read_once(mk_log *log, const mk_progress *progress,
 
     *steady = true;
     log->log_start_offset = log->log_end_offset = 0;
+    log->cut_to = -1;
     status = find_tree(log, err);
     if (status == MK_OK) status = look(log, &log->sight, err);
     if (status == MK_OK) {
@@ -174,6 +175,7 @@ static mk_status read_again(mk_log *log, mk_error *err)
 {
     int64_t start = log->log_start_offset;
     int64_t end = log->log_end_offset;
+    int64_t cut_to = log->cut_to;
     mk_recovery_point point = log->recovery_point;
     mk_sight sight = log->sight;
     segment_set set = {0};
@@ -185,6 +187,7 @@ static mk_status read_again(mk_log *log, mk_error *err)
         exchange_sets(log, &set);
         log->log_start_offset = start;
         log->log_end_offset = end;
+        log->cut_to = cut_to;
         log->recovery_point = point;
         log->sight = sight;
     }

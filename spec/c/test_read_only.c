@@ -146,6 +146,76 @@ static void test_a_truncation_under_a_reader(void **state)
     }
 }
 
+/* The end that the reader tells, once it has read to it and looked again. */
+static int64_t steady_end(beside *b, bool fresh)
+{
+    log_world *world = b->world;
+    mk_log_info before, after;
+
+    if (!fresh) assert_ok(world, mk_log_refresh(b->reader, &world->err));
+    assert_ok(world, mk_log_get_info(b->reader, &before, &world->err));
+    assert_ok(world, mk_cursor_seek(b->cursor, 0, &world->err));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(go_on(b), MK_END);
+        assert_ok(world, mk_log_refresh(b->reader, &world->err));
+        assert_ok(world, mk_log_get_info(b->reader, &after, &world->err));
+        assert_int_equal(after.log_end_offset, before.log_end_offset);
+    }
+    return after.log_end_offset;
+}
+
+/* Cut, with nothing done from call `number` on, and read meanwhile and after
+ * the writer's death. Is there such a call? */
+static bool cut_short(log_world *world, int64_t to, long number, bool *cut)
+{
+    beside early, late;
+    wrap_fault *fault;
+    int64_t end;
+    bool hit;
+
+    remove_all(world->where);
+    open_log(world);
+    fill(world, LOG);
+    assert_ok(world, mk_log_flush(world->log, &world->err));
+    early = read_some(world, 0);
+    fault = wrap_fail(&world->wrap, WRAP_ANY, number, EIO);
+    fault->always = true;
+    (void)!mk_log_truncate_to(world->log, to, &world->err);
+    hit = fault->hit;
+    wrap_heal(&world->wrap);
+    late = read_some(world, 0);
+    end = steady_end(&late, true);
+    assert_true(end == to || (end == 9 && !*cut));
+    *cut = end == to;
+    assert_int_equal(steady_end(&early, false), end);
+    abandon_log(world);
+    assert_int_equal(steady_end(&late, false), end);
+    open_log(world);
+    assert_int_equal(info_of(world).log_end_offset, end);
+    fill(world, "x=7");
+    assert_int_equal(steady_end(&early, false), end + 1);
+    assert_int_equal(steady_end(&late, false), end + 1);
+    stop_reading(&early);
+    stop_reading(&late);
+    close_log(world);
+    return hit;
+}
+
+/* Once it was said that the end is cut off, no reader goes past the new one,
+ * though the files still have what was behind it. */
+static void test_a_truncation_cut_short(void **state)
+{
+    log_world *world = *state;
+
+    for (int64_t to = 0; to <= 8; to++) {
+        bool cut = false;
+
+        for (long number = 1; cut_short(world, to, number, &cut); number++) {
+        }
+        assert_true(cut);
+    }
+}
+
 /* Lookups, too, find their way through a compaction. */
 static void test_lookups_of_a_reader(void **state)
 {
@@ -179,6 +249,7 @@ int main(void)
         log_test(test_a_compaction_under_a_reader),
         log_test(test_a_removal_under_a_reader),
         log_test(test_a_truncation_under_a_reader),
+        log_test(test_a_truncation_cut_short),
         log_test(test_lookups_of_a_reader),
     };
 
