@@ -140,6 +140,27 @@ local cases = {
     code = "CORRUPT_SEGMENT", lost = "0..4", start = 4 },
   { "a missing segment", function(disk) put(disk, DIR, "0008%.") end, "0..7 12..17",
     code = "CORRUPT_SEGMENT", lost = "8..12" },
+  { "a missing segment beside a stray leftover", function(disk)
+    put(disk, DIR, "0008%.")
+    disk:write(file(0, "timeindex.swap"), "")
+    disk:write(file(16, "log.deleted"), "")
+  end, "0..7 12..17", code = "CORRUPT_SEGMENT", lost = "8..12" },
+  { "a segment whose only copy seems to be given up", function(disk)
+    put(disk, DIR, "0008%.log")
+    disk:write(file(8, "log.deleted"), sound[file(8, "log", ""):sub(2)])
+  end, "0..17", code = "CORRUPT_SEGMENT" },
+  { "a segment whose only copy seems to be incomplete", function(disk)
+    put(disk, DIR, "0008%.log")
+    disk:write(file(8, "log.cleaned"), sound[file(8, "log", ""):sub(2)])
+  end, "0..17", code = "CORRUPT_SEGMENT" },
+  { "a first segment whose only copy seems to be given up", function(disk)
+    put(disk, DIR, "0000%.log")
+    disk:write(file(0, "log.deleted"), sound[file(0, "log", ""):sub(2)])
+  end, "0..17", code = "CORRUPT_SEGMENT" },
+  { "a last segment whose only copy seems to be given up", function(disk)
+    put(disk, DIR, "0016%.log")
+    disk:write(file(16, "log.deleted"), sound[file(16, "log", ""):sub(2)])
+  end, "0..17", code = "CORRUPT_SEGMENT" },
   { "a missing last segment", function(disk) put(disk, DIR, "0016%.") end, "0..15",
     lost = "16..18", short = true },
   { "no segment at all", function(disk) put(disk, DIR, "00%d%d%.") end, "",
@@ -280,6 +301,27 @@ describe("repair", function()
     assert.truthy(tostring(repair(disk, true)):find("^2 steps, done\n"))
     disk:damage(file(8, "log"), { flip = 300 })
     assert.equal(DIR .. "/minikafka.quarantine.2", repair(disk, true).quarantine)
+  end)
+
+  it("mends a compacted log whose first segment is missing", function()
+    local disk = minikafka.SimDisk()
+    local log = open(disk)
+    for i = 0, ALL - 1 do log:append_kv("k" .. i, ("v%02d"):format(i), i) end
+    minikafka.LogCompactor(minikafka.ManualClock(1)):compact(log)
+    log:close()
+    local path = file(0, "log")
+    local broken_disk = minikafka.SimDisk()
+    for _, name in ipairs(disk:list()) do
+      if name ~= path then broken_disk:write(name, disk:read(name)) end
+    end
+    local before = broken_disk:hash()
+    expect.error("CORRUPT_SEGMENT", open, broken_disk)
+    assert.equal(before, broken_disk:hash())
+    repair(broken_disk, true)
+    log = open(broken_disk)
+    assert.equal(ALL, log.log_end_offset)
+    log:close()
+    assert.equal("nothing to repair", tostring(repair(broken_disk)))
   end)
 
   it("keeps a log start that was advanced, and an end behind a gap", function()

@@ -20,15 +20,6 @@ mk_status mk_evidence_load(mk_evidence *evidence, mk_log *log, mk_error *err)
     return status;
 }
 
-void mk_evidence_forget(mk_evidence *evidence, int64_t from, int64_t to)
-{
-    if (from < to) evidence->changed = true;
-    mk_state_forget(&evidence->state, from, to);
-    if (from < to && evidence->state.dense_offset < to) {
-        evidence->state.dense_offset = to;
-    }
-}
-
 void mk_evidence_deinit(mk_evidence *evidence)
 {
     mk_state_deinit(&evidence->state);
@@ -98,6 +89,23 @@ static mk_status look_for_broker(mk_evidence *evidence, bool *out,
     }
     *out = evidence->broker == 1;
     return MK_OK;
+}
+
+mk_status mk_evidence_forget(mk_evidence *evidence, const mk_leftovers *plan,
+                             mk_error *err)
+{
+    mk_state *state = &evidence->state;
+    int64_t to = plan->rewritten.to;
+    bool gaps = plan->proof.verdict == MK_VERDICT_FORWARD ||
+                (plan->proof.verdict == MK_VERDICT_NONE && plan->proof.swap);
+    mk_status status = MK_OK;
+
+    if (plan->rewritten.from >= to) return MK_OK;
+    evidence->changed = true;
+    mk_state_forget(state, plan->rewritten.from, to);
+    if (!gaps) status = look_for_broker(evidence, &gaps, err);
+    if (gaps && state->dense_offset < to) state->dense_offset = to;
+    return status;
 }
 
 /* A broker may have cleaned the closed segments: offsets may be missing there.
@@ -247,6 +255,111 @@ static mk_status fail_gap(const mk_log *log, int64_t from, int64_t to,
 
     if (err != NULL) err->offset = from;
     return status;
+}
+
+/* Had the segment records on stable storage that are still the log's? */
+static bool was_stable(const mk_state *state, const mk_segment_facts *facts)
+{
+    return facts->log_bytes > 0 &&
+           facts->next_offset > state->log_start_offset &&
+           facts->next_offset <= state->recovery_point.offset;
+}
+
+/* Find a log that is no segment, and may have what this one had. */
+static bool find_copy(const mk_leftovers *plan, const mk_segment_facts *facts,
+                      mk_file_name *out)
+{
+    out->stage = MK_STAGE_FINAL;
+    for (size_t i = 0; i < plan->proof.file_count; i++) {
+        mk_file_name file = plan->proof.files[i];
+
+        if (file.role != MK_ROLE_LOG || file.stage == MK_STAGE_FINAL) continue;
+        if (file.offset < facts->base_offset) continue;
+        if (file.offset < facts->next_offset) *out = file;
+    }
+    return out->stage != MK_STAGE_FINAL;
+}
+
+mk_status mk_evidence_is_missing(mk_evidence *evidence,
+                                 const mk_segment_facts *facts,
+                                 const mk_leftovers *plan, bool *out,
+                                 mk_file_name *copy, mk_error *err)
+{
+    const mk_swap_proof *proof = &plan->proof;
+    int64_t base = facts->base_offset;
+    size_t below = mk_leftovers_count_below(plan, base);
+    mk_log_look found;
+    bool broker;
+    mk_status status;
+
+    *out = false;
+    if (!was_stable(&evidence->state, facts)) return MK_OK;
+    if (mk_leftovers_count_below(plan, base + 1) > below) return MK_OK;
+    if (proof->verdict == MK_VERDICT_FORWARD && base >= proof->first &&
+        base < proof->end) {
+        return MK_OK;
+    }
+    if (!find_copy(plan, facts, copy) && below == plan->segment_count) {
+        return MK_OK;
+    }
+    status = look_for_broker(evidence, &broker, err);
+    if (status != MK_OK || broker) return status;
+    *out = true;
+    if (below == 0) return MK_OK;
+    status = proof->eye.look(proof->eye.context,
+                             plan->segments[below - 1].base_offset,
+                             plan->segments[below - 1].stage, &found, err);
+    *out = status == MK_OK && found.next_offset <= base;
+    return status;
+}
+
+static mk_status fail_known(const mk_evidence *evidence,
+                            const mk_segment_facts *facts,
+                            const mk_file_name *copy, mk_error *err)
+{
+    const mk_log *log = evidence->log;
+    int64_t from = facts->base_offset;
+    char path[MK_PATH_MAX];
+    mk_status status;
+
+    if (from < evidence->state.log_start_offset) {
+        from = evidence->state.log_start_offset;
+    }
+    if (copy->stage == MK_STAGE_FINAL) {
+        return fail_gap(log, from, facts->next_offset, err);
+    }
+    status = mk_name_file(path, sizeof path, log->directory, *copy, err);
+    if (status != MK_OK) return status;
+    status = mk_fail_at(err, MK_CORRUPT_SEGMENT, log->directory, -1,
+                        "the segment with the offsets %" PRId64 "..%" PRId64
+                        " of %s is missing; %s may have them: without its last "
+                        "suffix it is the segment, if it is whole",
+                        from, facts->next_offset - 1, log->directory, path);
+    if (err != NULL) err->offset = from;
+    return status;
+}
+
+mk_status mk_evidence_check_known(mk_evidence *evidence, mk_leftovers *plan,
+                                  mk_error *err)
+{
+    for (size_t i = 0; i < evidence->state.facts_count; i++) {
+        const mk_segment_facts *facts = &evidence->state.facts[i];
+        mk_file_name copy;
+        bool missing;
+        mk_status status =
+            mk_evidence_is_missing(evidence, facts, plan, &missing, &copy, err);
+
+        if (status != MK_OK) return status;
+        if (!missing) continue;
+        if (!evidence->log->read_only) {
+            return fail_known(evidence, facts, &copy, err);
+        }
+        plan->segment_count =
+            mk_leftovers_count_below(plan, facts->base_offset);
+        evidence->ends_early = true;
+        return MK_OK;
+    }
+    return MK_OK;
 }
 
 /* What was on stable storage, and is not behind the last segment. */

@@ -12,10 +12,15 @@
  * directory may have cleaned and cut it, and knows nothing of our state; and
  * the last batch of all looks torn when it is damaged, synced or not. Then the
  * log opens without what is missing, and tells of it (`lost_from_offset`).
+ *
+ * Leftovers of a swap excuse a missing segment only if the swap was made, as is
+ * proved, and the segment begins in its range. Anything else that is lying
+ * about may be the only copy.
  */
 #ifndef MK_LOG_EVIDENCE_H
 #define MK_LOG_EVIDENCE_H
 
+#include "log/leftovers.h"
 #include "log/log.h"
 
 typedef struct mk_evidence {
@@ -25,6 +30,7 @@ typedef struct mk_evidence {
     int64_t believed;   /* Below it facts are believed; -1: none are. */
     int broker;         /* One has had the directory: 1, 0; -1: not looked. */
     int64_t gaps_below; /* Whatever the state says, offsets may be missing. */
+    bool ends_early;    /* What stands behind damage is left aside. */
 } mk_evidence;
 
 /* Read the state file of the log's directory. The caller releases it with
@@ -33,9 +39,28 @@ MK_NODISCARD mk_status mk_evidence_load(mk_evidence *evidence, mk_log *log,
                                         mk_error *err);
 void mk_evidence_deinit(mk_evidence *evidence);
 
-/* Segments with bases in [from, to) were rewritten since: nothing that is known
- * of them counts, and there may be gaps. */
-void mk_evidence_forget(mk_evidence *evidence, int64_t from, int64_t to);
+/* Is a segment missing that the state knows, and that no swap replaced? `*copy`
+ * is a leftover that may have its records, or has no stage other than FINAL.
+ * What a broker may have cleaned is not missing, and what stood behind the last
+ * segment only if there is such a leftover. Errors: IO, NO_MEMORY. */
+MK_NODISCARD mk_status mk_evidence_is_missing(mk_evidence *evidence,
+                                              const mk_segment_facts *facts,
+                                              const mk_leftovers *plan,
+                                              bool *out, mk_file_name *copy,
+                                              mk_error *err);
+
+/* Before anything is changed: is there one? A reader's plan ends before it.
+ * Errors: CORRUPT_SEGMENT, IO, NO_MEMORY. */
+MK_NODISCARD mk_status mk_evidence_check_known(mk_evidence *evidence,
+                                               mk_leftovers *plan,
+                                               mk_error *err);
+
+/* Nothing counts that is known of segments that may have been rewritten. Where
+ * a swap was proved to be made, or only indexes wait for their names, or a
+ * broker had the directory, there may be gaps, too. Errors: IO. */
+MK_NODISCARD mk_status mk_evidence_forget(mk_evidence *evidence,
+                                          const mk_leftovers *plan,
+                                          mk_error *err);
 
 /* Once the log's segments are found: is the recovery point to be believed? */
 MK_NODISCARD mk_status mk_evidence_weigh(mk_evidence *evidence,

@@ -160,8 +160,8 @@ mk_status mk_inventory_settle(mk_log *log, mk_leftovers *plan, mk_error *err)
 }
 
 static mk_status take(mk_log *log, const mk_name_list *names,
-                      const mk_rewrite_note *note, mk_leftovers *plan,
-                      mk_error *err)
+                      const mk_rewrite_note *note, mk_evidence *evidence,
+                      mk_leftovers *plan, mk_error *err)
 {
     mk_log_eye eye = {log, look};
     mk_status status =
@@ -171,13 +171,17 @@ static mk_status take(mk_log *log, const mk_name_list *names,
     if (status == MK_OK && plan->proof.verdict == MK_VERDICT_AMBIGUOUS) {
         status = mk_leftovers_fail(plan, log->directory, err);
     }
+    if (status == MK_OK && evidence != NULL) {
+        status = mk_evidence_check_known(evidence, plan, err);
+    }
     if (status == MK_OK && !mk_leftovers_can_wait(plan)) {
         status = mk_inventory_settle(log, plan, err);
     }
     return status == MK_OK ? add_segments(log, plan, err) : status;
 }
 
-mk_status mk_inventory_take(mk_log *log, mk_leftovers *out, mk_error *err)
+mk_status mk_inventory_take(mk_log *log, mk_evidence *evidence,
+                            mk_leftovers *out, mk_error *err)
 {
     mk_rewrite_note note;
     mk_name_list names;
@@ -187,7 +191,7 @@ mk_status mk_inventory_take(mk_log *log, mk_leftovers *out, mk_error *err)
     if (status != MK_OK) return status;
     mk_rewrite_note_init(&note, &log->heap);
     status = load_note(log, &names, &note, err);
-    if (status == MK_OK) status = take(log, &names, &note, out, err);
+    if (status == MK_OK) status = take(log, &names, &note, evidence, out, err);
     mk_rewrite_note_deinit(&note);
     mk_name_list_deinit(&names);
     return status;

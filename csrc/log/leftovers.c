@@ -135,21 +135,28 @@ static bool is_output_log(const mk_leftovers *plan, mk_file_name file)
            (is_swap(plan, file) || is_cleaned(plan, file));
 }
 
-static bool is_found(const mk_leftovers *plan, int64_t base_offset)
+size_t mk_leftovers_count_below(const mk_leftovers *plan, int64_t offset)
 {
     size_t low = 0, high = plan->segment_count;
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
 
-        if (plan->segments[middle].base_offset < base_offset) {
+        if (plan->segments[middle].base_offset < offset) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    return low < plan->segment_count &&
-           plan->segments[low].base_offset == base_offset;
+    return low;
+}
+
+static bool is_found(const mk_leftovers *plan, int64_t base_offset)
+{
+    size_t i = mk_leftovers_count_below(plan, base_offset);
+
+    return i < plan->segment_count &&
+           plan->segments[i].base_offset == base_offset;
 }
 
 static bool is_output_index(const mk_leftovers *plan, mk_file_name file)

@@ -84,6 +84,9 @@ MK_NODISCARD mk_status mk_leftovers_plan(mk_leftovers *plan,
                                          mk_log_eye eye, mk_error *err);
 void mk_leftovers_deinit(mk_leftovers *plan);
 
+/* How many of the log's segments begin below `offset`? */
+size_t mk_leftovers_count_below(const mk_leftovers *plan, int64_t offset);
+
 /* Can the log be looked at before the plan is carried out, since no file gets
  * the name of one of its? */
 bool mk_leftovers_can_wait(const mk_leftovers *plan);

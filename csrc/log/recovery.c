@@ -38,7 +38,6 @@ typedef struct recovery {
     bool cut;            /* The active segment's file is to be cut. */
     int64_t end_offset;  /* Nothing from there on is the log's. */
     bool split;          /* A segment was split: all is to be found anew. */
-    bool ends_early;     /* Segments behind damage were left aside. */
     int64_t kafka_start; /* From the checkpoint beside the log; -1: none. */
 } recovery;
 
@@ -260,7 +259,7 @@ static void end_before(recovery *r, size_t i)
     mk_log *log = r->log;
 
     mk_log_forget_segments_locked(log, i, log->segment_count - i);
-    r->ends_early = true;
+    r->evidence.ends_early = true;
 }
 
 /* Do the segments follow each other, with nothing missing between them? */
@@ -276,7 +275,7 @@ static mk_status check_sequence(recovery *r, mk_error *err)
         }
         status = mk_evidence_check_gap(&r->evidence, i, err);
         if (status != MK_CORRUPT_SEGMENT || !log->read_only) continue;
-        if (i > 0) end_before(r, i);
+        end_before(r, i);
         status = MK_OK;
     }
     return status;
@@ -341,7 +340,7 @@ static void find_bounds(recovery *r)
     }
     /* The state's end counts while nothing contradicts it: it covers offsets
      * that were given and have no batch any more. */
-    if (!r->ends_early && !contradicts_end(log, state) &&
+    if (!r->evidence.ends_early && !contradicts_end(log, state) &&
         log->log_end_offset < state->end_offset) {
         log->log_end_offset = state->end_offset;
     }
@@ -522,10 +521,13 @@ static mk_status recover_once(mk_log *log, const mk_progress *progress,
         status = mk_checkpoint_find(log->vfs, &log->heap, log->directory,
                                     MK_NAME_KAFKA_STARTS, &r.kafka_start, err);
     }
-    if (status == MK_OK) status = mk_inventory_take(log, &r.leftovers, err);
     if (status == MK_OK) {
-        mk_evidence_forget(&r.evidence, r.leftovers.rewritten.from,
-                           r.leftovers.rewritten.to);
+        status = mk_inventory_take(log, &r.evidence, &r.leftovers, err);
+    }
+    if (status == MK_OK) {
+        status = mk_evidence_forget(&r.evidence, &r.leftovers, err);
+    }
+    if (status == MK_OK) {
         status = drop_below(log, r.evidence.state.log_start_offset, err);
     }
     if (status == MK_OK) status = finish_cut(&r, err);

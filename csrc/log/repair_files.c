@@ -189,12 +189,12 @@ mk_status mk_repair_files_decide(mk_repair_files *files, mk_vfs *vfs,
 
 /* ---- Gaps ---- */
 
-/* Find the next gap at or behind `*from`: between what stays. `*at` is the
- * place of the one behind it. */
-static bool find_gap(const mk_repair_files *files, int64_t *from, int64_t *to,
-                     size_t *at)
+/* Find the next gap at or behind `*from`: between what stays, or before it if
+ * the log's start is known. `*at` is the place of the one behind it. */
+static bool find_gap(const mk_repair_files *files, int64_t start, int64_t *from,
+                     int64_t *to, size_t *at)
 {
-    int64_t due = -1;
+    int64_t due = start;
 
     for (size_t i = 0; i < files->count; i++) {
         const mk_repair_file *file = &files->array[i];
@@ -230,7 +230,7 @@ mk_status mk_repair_files_fill_gaps(mk_repair_files *files, mk_vfs *vfs,
         int64_t to;
         size_t at;
 
-        more = find_gap(files, &from, &to, &at);
+        more = find_gap(files, start, &from, &to, &at);
         status = insert(files, at, name, &file, err);
         if (status == MK_OK) status = read_file(file, vfs, directory, err);
         if (status == MK_OK) {

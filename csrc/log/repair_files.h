@@ -53,7 +53,8 @@ MK_NODISCARD mk_status mk_repair_files_decide(
     mk_repair_files *files, mk_vfs *vfs, const char *directory,
     int64_t durable_position, bool must_be_whole, mk_error *err);
 
-/* Let what `name` has fill the gaps between the segments, at or behind `start`.
+/* Let what `name` has fill the gaps between the segments, at or behind `start`;
+ * the log starts there, or where the first segment does if that is negative.
  * It is moved aside all the same. */
 MK_NODISCARD mk_status mk_repair_files_fill_gaps(mk_repair_files *files,
                                                  mk_vfs *vfs,

@@ -131,10 +131,11 @@ static mk_status add_segments(mk_repair_work *work, const mk_name_list *names,
     mk_status status = total_of(work, names, &total, err);
 
     mk_leftovers_init(&plan, &probe->heap);
-    if (status == MK_OK) status = mk_inventory_take(probe, &plan, err);
-    mk_leftovers_deinit(&plan);
+    if (status == MK_OK) status = mk_inventory_take(probe, NULL, &plan, err);
     *ambiguous = status == MK_SWAP_AMBIGUOUS;
     if (*ambiguous) status = MK_OK;
+    if (status == MK_OK) status = mk_repair_work_find_missing(work, &plan, err);
+    mk_leftovers_deinit(&plan);
     for (size_t i = 0; status == MK_OK && i < names->count; i++) {
         mk_file_name name = mk_name_parse(names->names[i]);
 
@@ -206,6 +207,22 @@ static void note_lost(mk_repair_work *work, int64_t from, int64_t to)
     if (to > work->lost_to) work->lost_to = to;
 }
 
+/* Segments that are missing wherever the state knows them. */
+static void find_lost_segments(mk_repair_work *work)
+{
+    const mk_state *state = &work->state;
+
+    for (size_t i = 0; work->missing && i < state->facts_count; i++) {
+        const mk_segment_facts *facts = &state->facts[i];
+
+        work->state_differs = true;
+        if (facts->next_offset <= state->log_start_offset) continue;
+        if (facts->next_offset > state->recovery_point.offset) continue;
+        if (mk_repair_work_covers(work, facts)) continue;
+        note_lost(work, facts->base_offset, facts->next_offset);
+    }
+}
+
 /* Are offsets missing between the segments that stay, or in them, as opening
  * would find? */
 static void find_gaps(mk_repair_work *work)
@@ -214,6 +231,7 @@ static void find_gaps(mk_repair_work *work)
 
     work->lost_from = work->lost_to = -1;
     if (!has_state(work)) return;
+    find_lost_segments(work);
     for (size_t i = 0; i < work->files.count; i++) {
         const mk_repair_file *file = &work->files.array[i];
 
@@ -489,7 +507,7 @@ static mk_status fill_gaps(mk_repair_work *work, const mk_name_list *names,
 {
     static const mk_file_stage stages[] = {MK_STAGE_SWAP, MK_STAGE_CLEANED,
                                            MK_STAGE_DELETED};
-    size_t usable = ambiguous ? 3 : 2;
+    size_t usable = ambiguous || work->revives ? 3 : 2;
     int64_t start = work->state.log_start_offset;
     mk_status status = MK_OK;
 
@@ -499,9 +517,8 @@ static mk_status fill_gaps(mk_repair_work *work, const mk_name_list *names,
 
             if (name.role != MK_ROLE_LOG || name.stage != stages[i]) continue;
             if (find_file(work, name) != NULL) continue;
-            status =
-                mk_repair_files_fill_gaps(&work->files, work->vfs, work->root,
-                                          name, start < 0 ? 0 : start, err);
+            status = mk_repair_files_fill_gaps(&work->files, work->vfs,
+                                               work->root, name, start, err);
         }
     }
     return status;

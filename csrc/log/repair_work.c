@@ -199,6 +199,40 @@ mk_status mk_repair_work_add(mk_repair_work *work, mk_repair_action action,
     return MK_OK;
 }
 
+mk_status mk_repair_work_find_missing(mk_repair_work *work,
+                                      const mk_leftovers *plan, mk_error *err)
+{
+    mk_evidence evidence = {
+        .log = work->probe, .state = work->state, .broker = -1};
+    mk_status status = MK_OK;
+
+    for (size_t i = 0; status == MK_OK && work->state.log_start_offset >= 0 &&
+                       !work->missing && i < work->state.facts_count;
+         i++) {
+        mk_file_name ignored;
+
+        status = mk_evidence_is_missing(&evidence, &work->state.facts[i], plan,
+                                        &work->missing, &ignored, err);
+    }
+    work->revives = work->missing && plan->proof.verdict != MK_VERDICT_FORWARD;
+    return status;
+}
+
+bool mk_repair_work_covers(const mk_repair_work *work,
+                           const mk_segment_facts *facts)
+{
+    for (size_t i = 0; i < work->files.count; i++) {
+        const mk_repair_file *file = &work->files.array[i];
+
+        if (file->fate != MK_FATE_DROP &&
+            file->base_offset < facts->next_offset &&
+            facts->base_offset < file->next_offset) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void mk_repair_work_deinit(mk_repair_work *work)
 {
     mk_log *probe = work->probe;

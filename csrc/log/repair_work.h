@@ -10,6 +10,7 @@
 #ifndef MK_LOG_REPAIR_WORK_H
 #define MK_LOG_REPAIR_WORK_H
 
+#include "log/evidence.h"
 #include "log/repair_files.h"
 #include "log/swap_decision.h"
 #include "os/env.h"
@@ -37,6 +38,8 @@ typedef struct mk_repair_work {
     mk_state state;             /* As it is found; */
     bool state_is_bad;          /* It cannot be read, */
     bool state_differs;         /* ... or is not about what is there. */
+    bool missing;               /* A segment is that it knows; */
+    bool revives;               /* ... and a source may have been that. */
     mk_state next;              /* ... and as it will be. */
     mk_file *locks[3];          /* Owned. */
     int64_t end_offset;         /* Of the log, when all is done. */
@@ -56,6 +59,16 @@ MK_NODISCARD mk_status mk_repair_work_add(mk_repair_work *work,
                                           const char *path, const char *to,
                                           mk_error *err, const char *format,
                                           ...) MK_PRINTF(7, 8);
+
+/* Would opening miss a segment that the state knows? Sets `missing` and
+ * `revives`. Errors: IO, NO_MEMORY. */
+MK_NODISCARD mk_status mk_repair_work_find_missing(mk_repair_work *work,
+                                                   const mk_leftovers *plan,
+                                                   mk_error *err);
+
+/* Does a segment that stays have some of what this one had? */
+bool mk_repair_work_covers(const mk_repair_work *work,
+                           const mk_segment_facts *facts);
 
 void mk_repair_work_deinit(mk_repair_work *work);
 

@@ -97,7 +97,7 @@ static void test_a_missing_segment(void **state)
         assert_string_equal(files(world), world->kept);
         world->options.read_only = true;
         open_log(world);
-        assert_contents(world, base == 0   ? "2:c=3 3:d=4 4:e=5 "
+        assert_contents(world, base == 0   ? ""
                                : base == 2 ? "0:a=1 1:b=2 "
                                            : "0:a=1 1:b=2 2:c=3 ");
         close_log(world);
@@ -106,6 +106,72 @@ static void test_a_missing_segment(void **state)
     }
     open_log(world);
     assert_contents(world, "0:a=1 1:b=2 2:c=3 3:d=4 4:e=5 ");
+}
+
+/* What is lying about beside a missing segment excuses nothing, and stays: it
+ * may be the only copy. */
+static void test_a_missing_segment_and_leftovers(void **state)
+{
+    static const struct {
+        int64_t base;
+        const char *suffix;
+    } strays[] = {{0, ".timeindex.swap"}, {4, ".log.cleaned"},
+                  {4, ".index.deleted"},  {4, ".log.deleted"},
+                  {2, ".log.cleaned"},    {2, ".log.deleted"},
+                  {2, ".index.deleted"}};
+    log_world *world = *state;
+
+    for (size_t i = 0; i < sizeof strays / sizeof strays[0]; i++) {
+        char path[400], aside[420];
+
+        remove_all(world->where);
+        open_log(world);
+        fill(world, "a=1 b=2 | c=3 | d=4 | e=5");
+        close_log(world);
+        snprintf(path, sizeof path, "%s", active_path(world, 2));
+        snprintf(aside, sizeof aside, "%s",
+                 segment_file(world, strays[i].base, strays[i].suffix));
+        if (strcmp(strays[i].suffix, ".index.deleted") == 0 ||
+            strays[i].base != 2) {
+            set_text(aside, "");
+            snprintf(aside, sizeof aside, "%s.aside", path);
+        }
+        assert_int_equal(rename(path, aside), 0);
+        strcpy(world->kept, files(world));
+        assert_int_equal(try_open(world), MK_CORRUPT_SEGMENT);
+        assert_int_equal(world->err.offset, 2);
+        assert_string_equal(files(world), world->kept);
+        world->options.read_only = true;
+        open_log(world);
+        assert_contents(world, "0:a=1 1:b=2 ");
+        close_log(world);
+        world->options.read_only = false;
+        assert_int_equal(rename(aside, path), 0);
+        open_log(world);
+        assert_contents(world, "0:a=1 1:b=2 2:c=3 3:d=4 4:e=5 ");
+        close_log(world);
+    }
+}
+
+/* What was the end of the log, and is only a leftover now, does not go. */
+static void test_the_last_segment_as_a_leftover(void **state)
+{
+    log_world *world = *state;
+    char path[400], aside[420];
+
+    open_log(world);
+    fill(world, "a=1 b=2 | c=3");
+    close_log(world);
+    snprintf(path, sizeof path, "%s", active_path(world, 2));
+    snprintf(aside, sizeof aside, "%s.deleted", path);
+    assert_int_equal(rename(path, aside), 0);
+    strcpy(world->kept, files(world));
+    assert_int_equal(try_open(world), MK_CORRUPT_SEGMENT);
+    assert_non_null(strstr(world->err.message, aside));
+    assert_string_equal(files(world), world->kept);
+    assert_int_equal(rename(aside, path), 0);
+    open_log(world);
+    assert_contents(world, "0:a=1 1:b=2 2:c=3 ");
 }
 
 /* A broker may have cleaned: then it is only told. */
@@ -222,6 +288,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         log_test(test_a_shortened_closed_segment),
         log_test(test_a_missing_segment),
+        log_test(test_a_missing_segment_and_leftovers),
+        log_test(test_the_last_segment_as_a_leftover),
         log_test(test_a_segment_that_a_broker_removed),
         log_test(test_the_last_batches_of_all),
         log_test(test_a_closed_segment_that_grew),
