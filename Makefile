@@ -172,8 +172,8 @@ test-asan: ## all tests under ASan and UBSan, the collector at its most eager
 	    BUSTED_FLAGS="$(BUSTED_FLAGS) --helper=spec/support/torture.lua"
 	@if command -v valgrind >/dev/null; then $(MAKE) test-valgrind; fi
 
-# Left out is what mounts disks and sets limits on its own process: there it is
-# valgrind that fails; and sweeps, which would take it minutes, and which the
+# Left out is what mounts disks, sets limits on its own process, or needs to know
+# where a SIGBUS came from: there it is valgrind that fails; and sweeps, which would take it minutes, and which the
 # sanitizers see. A leak is what nothing points to any more.
 VALGRIND     := valgrind -q --error-exitcode=99 --leak-check=full \
                 --errors-for-leak-kinds=definite
@@ -181,7 +181,7 @@ VALGRIND_OUT := %_posix.c %_posix_faults.c %_crash.c %_io_faults.c \
                 %_directory_swap.c %_recovery.c %_cursor_model.c \
                 %_crash_states.c %_vfs_sim.c %_sim_choice.c \
                 %_no_memory.c %_fault_model.c %_swap_tree.c %_swap_decision.c \
-                %_failing_calls.c
+                %_failing_calls.c %_map_guard.c %_disk_full.c
 VALGRIND_SRC := $(filter-out $(VALGRIND_OUT),$(TEST_SRC))
 
 test-valgrind: ## the C tests under valgrind
