@@ -172,9 +172,10 @@ test-asan: ## all tests under ASan and UBSan, the collector at its most eager
 	    BUSTED_FLAGS="$(BUSTED_FLAGS) --helper=spec/support/torture.lua"
 	@if command -v valgrind >/dev/null; then $(MAKE) test-valgrind; fi
 
-# Left out is what mounts disks, sets limits on its own process, or needs to know
-# where a SIGBUS came from: there it is valgrind that fails; and sweeps, which would take it minutes, and which the
-# sanitizers see. A leak is what nothing points to any more.
+# Left out is what mounts disks, sets limits on its own process, or needs to
+# know where a SIGBUS came from: there it is valgrind that fails; and sweeps,
+# which would take it minutes, and which the sanitizers see. A leak is what
+# nothing points to any more.
 VALGRIND     := valgrind -q --error-exitcode=99 --leak-check=full \
                 --errors-for-leak-kinds=definite
 VALGRIND_OUT := %_posix.c %_posix_faults.c %_crash.c %_io_faults.c \
