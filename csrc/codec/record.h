@@ -39,8 +39,7 @@ typedef struct mk_record_fields {
 /* mk_record_bound() for any record. */
 size_t mk_record_bound_carefully(const mk_record *record);
 
-/* Has the record a key and a value, both of no more than 64 KiB, and no
- * headers? */
+/* Has the record a key and a value, both below 64 KiB, and no headers? */
 static inline bool mk_record_is_usual(const mk_record *record)
 {
     return ((record->key_size | record->value_size) >> 16) == 0 &&
