@@ -12,6 +12,8 @@
 #define AHEAD_MAX (256 << 10)
 /* Index entries that lie farther apart than this mean large batches. */
 #define LARGE_BATCH (16 << 10)
+/* Headers that are on their way while batches are passed over. */
+#define HEADERS_AHEAD 8
 
 /* ---- Places ---- */
 
@@ -252,14 +254,29 @@ static mk_status read_ahead(mk_walk *walk, size_t wanted, mk_error *err)
     return MK_OK;
 }
 
+/* Have the processor fetch the headers of the batches from number `first` to
+ * HEADERS_AHEAD behind the one at `bytes`, if all have its size, as most do:
+ * without that it waits for each, since each says where the next one is. */
+static void fetch_headers(mk_span bytes, size_t size, size_t first)
+{
+    for (size_t i = first; i <= HEADERS_AHEAD; i++) {
+        if (i * size >= bytes.size) return;
+        __builtin_prefetch(bytes.data + i * size);
+    }
+}
+
 /* Pass over batches that end below the walk's offset, as far as they were read.
  */
 static void pass_below(mk_walk *walk)
 {
+    size_t first = 2;
+
     for (;;) {
         size_t size = mk_batch_size_if_below(walk->ahead, walk->next_offset);
 
         if (size == 0) return;
+        fetch_headers(walk->ahead, size, first);
+        first = HEADERS_AHEAD;
         walk->position += (int64_t)size;
         walk->ahead.data += size;
         walk->ahead.size -= size;
