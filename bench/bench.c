@@ -125,7 +125,7 @@ static void measure_append(meter *run, const char *name, const char *config,
         figure.checksum = engine_scan(log, &found);
         meter_tell_rate(run, &figure, found);
         check_batches(log, (int32_t)batch_records);
-        engine_close(log);
+        engine_discard(log, run->directory);
     }
     free(items);
 }

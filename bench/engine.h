@@ -17,6 +17,10 @@ mk_log *engine_open(const char *directory, mk_mapping mapped,
 
 void engine_close(mk_log *log);
 
+/* Remove the log in `directory` and close it: what was not to be synced is not
+ * synced by the closing, which says that the files are gone. */
+void engine_discard(mk_log *log, const char *directory);
+
 /* Append `count` records, a multiple of a batch, in batches of DATASET_BATCH.
  */
 void engine_append_batches(mk_log *log, const uint8_t *items, size_t count);
