@@ -69,6 +69,7 @@ build = {
         "csrc/log/swap_proof.c",
         "csrc/log/leftovers.c",
         "csrc/log/renew.c",
+        "csrc/log/bounds.c",
         "csrc/log/recovery.c",
         "csrc/log/refresh.c",
         "csrc/log/append.c",

@@ -68,9 +68,8 @@ static bool batch_agrees(const mk_state *state, mk_span bytes)
            mk_batch_checksum_agrees(bytes.data, &batch);
 }
 
-/* Has a broker had the directory? It leaves these two files in it. */
-static mk_status look_for_broker(mk_evidence *evidence, bool *out,
-                                 mk_error *err)
+mk_status mk_evidence_look_for_broker(mk_evidence *evidence, bool *out,
+                                      mk_error *err)
 {
     static const char *const names[] = {"partition.metadata",
                                         "leader-epoch-checkpoint"};
@@ -103,7 +102,7 @@ mk_status mk_evidence_forget(mk_evidence *evidence, const mk_leftovers *plan,
     if (plan->rewritten.from >= to) return MK_OK;
     evidence->changed = true;
     mk_state_forget(state, plan->rewritten.from, to);
-    if (!gaps) status = look_for_broker(evidence, &gaps, err);
+    if (!gaps) status = mk_evidence_look_for_broker(evidence, &gaps, err);
     if (gaps && state->dense_offset < to) state->dense_offset = to;
     return status;
 }
@@ -120,7 +119,7 @@ static mk_status allow_gaps(mk_evidence *evidence, mk_error *err)
     if (log->segment_count == 0) return MK_OK;
     base_offset = mk_log_active_locked(log)->base_offset;
     if (evidence->state.dense_offset >= base_offset) return MK_OK;
-    status = look_for_broker(evidence, &broker, err);
+    status = mk_evidence_look_for_broker(evidence, &broker, err);
     if (status == MK_OK && broker) evidence->gaps_below = base_offset;
     return status;
 }
@@ -205,7 +204,7 @@ mk_status mk_evidence_apply(mk_evidence *evidence, mk_segment *segment,
     at_point = ends_at_point(facts, &evidence->state.recovery_point);
     if ((last || facts->log_bytes < size) && !at_point) return MK_OK;
     if (size < facts->log_bytes) {
-        mk_status status = look_for_broker(evidence, &broker, err);
+        mk_status status = mk_evidence_look_for_broker(evidence, &broker, err);
 
         if (status != MK_OK || broker || last) return status;
     }
@@ -226,7 +225,7 @@ mk_status mk_evidence_insist(mk_evidence *evidence, mk_segment *segment,
     if (facts == NULL || !ends_at_point(facts, point)) return MK_OK;
     if (segment->log_bytes >= point->batch_position) return MK_OK;
     if (size < point->end_position) return MK_OK;
-    status = look_for_broker(evidence, &broker, err);
+    status = mk_evidence_look_for_broker(evidence, &broker, err);
     if (status != MK_OK || broker) return status;
     take_facts(evidence, segment, facts);
     *sound = size == facts->log_bytes;
@@ -302,7 +301,7 @@ mk_status mk_evidence_is_missing(mk_evidence *evidence,
     if (!find_copy(plan, facts, copy) && below == plan->segment_count) {
         return MK_OK;
     }
-    status = look_for_broker(evidence, &broker, err);
+    status = mk_evidence_look_for_broker(evidence, &broker, err);
     if (status != MK_OK || broker) return status;
     *out = true;
     if (below == 0) return MK_OK;
@@ -391,7 +390,7 @@ mk_status mk_evidence_check_gap(mk_evidence *evidence, size_t i, mk_error *err)
     if (i > 0) from = log->segments[i - 1]->next_offset;
     if (from < state->dense_offset) from = state->dense_offset;
     if (from >= to) return MK_OK;
-    status = look_for_broker(evidence, &broker, err);
+    status = mk_evidence_look_for_broker(evidence, &broker, err);
     if (status != MK_OK) return status;
     if (!broker) return fail_gap(log, from, to, err);
     note_loss(evidence, from, to);

@@ -33,6 +33,10 @@ typedef struct mk_evidence {
     bool ends_early;    /* What stands behind damage is left aside. */
 } mk_evidence;
 
+/* Has a broker had the directory? It leaves two files in it. */
+mk_status mk_evidence_look_for_broker(mk_evidence *evidence, bool *out,
+                                      mk_error *err);
+
 /* Read the state file of the log's directory. The caller releases it with
  * mk_evidence_deinit(), whatever the status. Errors: IO, NO_MEMORY. */
 MK_NODISCARD mk_status mk_evidence_load(mk_evidence *evidence, mk_log *log,

@@ -17,6 +17,7 @@
 #include <inttypes.h>
 
 #include "base/check.h"
+#include "log/bounds.h"
 #include "log/evidence.h"
 #include "log/inventory.h"
 #include "log/renew.h"
@@ -309,95 +310,7 @@ static mk_status check_segments(recovery *r, mk_error *err)
     return status;
 }
 
-/* ---- Where the log begins and ends ---- */
-
-/* Does what was found contradict the end in the state? A segment with records
- * that is not there may be one that a loss of power took, as it was not yet
- * synced; if it was, its offsets are not given again. */
-static bool contradicts_end(const mk_log *log, const mk_state *state)
-{
-    const mk_segment *active =
-        log->segment_count > 0 ? mk_log_active_locked(log) : NULL;
-    int64_t found = log->log_end_offset > state->log_start_offset
-                        ? log->log_end_offset
-                        : state->log_start_offset;
-
-    if (active == NULL || active->base_offset < state->end_segment) {
-        return state->end_position > 0 && state->recovery_point.offset <= found;
-    }
-    return active->base_offset > state->end_segment ||
-           active->log_bytes != state->end_position;
-}
-
-static void find_bounds(recovery *r)
-{
-    mk_log *log = r->log;
-    const mk_state *state = &r->evidence.state;
-
-    if (log->segment_count > 0) {
-        log->log_start_offset = log->segments[0]->base_offset;
-        log->log_end_offset = mk_log_active_locked(log)->next_offset;
-    }
-    /* The state's end counts while nothing contradicts it: it covers offsets
-     * that were given and have no batch any more. */
-    if (!r->evidence.ends_early && !contradicts_end(log, state) &&
-        log->log_end_offset < state->end_offset) {
-        log->log_end_offset = state->end_offset;
-    }
-    if (log->log_start_offset < state->log_start_offset) {
-        log->log_start_offset = state->log_start_offset;
-    }
-    if (log->log_end_offset < log->log_start_offset) {
-        log->log_end_offset = log->log_start_offset;
-    }
-    /* One beyond the end of the log is some other log's. */
-    if (log->log_start_offset < r->kafka_start &&
-        r->kafka_start <= log->log_end_offset) {
-        log->log_start_offset = r->kafka_start;
-    }
-    if (log->segment_count == 0) log->log_start_offset = log->log_end_offset;
-}
-
-/* From where on will batches follow without gaps? */
-static void find_dense(recovery *r)
-{
-    mk_log *log = r->log;
-    bool gap = log->segment_count > 0 &&
-               mk_log_active_locked(log)->next_offset < log->log_end_offset;
-
-    log->dense_offset = r->evidence.state.dense_offset;
-    if (log->dense_offset < r->evidence.gaps_below) {
-        log->dense_offset = r->evidence.gaps_below;
-    }
-    if (log->dense_offset < log->stats.lost_to_offset) {
-        log->dense_offset = log->stats.lost_to_offset;
-    }
-    if (gap || log->dense_offset > log->log_end_offset) {
-        log->dense_offset = log->log_end_offset;
-    }
-}
-
-/* Is the last segment cut, and is the point in it? The next recovery reads all
- * of a segment that was torn. */
-static bool is_point_torn(const recovery *r)
-{
-    const mk_log *log = r->log;
-
-    return r->cut && log->segment_count > 0 &&
-           r->evidence.state.recovery_point.segment >=
-               mk_log_active_locked(log)->base_offset;
-}
-
-static void find_point(recovery *r)
-{
-    mk_log *log = r->log;
-    bool kept = r->evidence.believed >= log->log_start_offset &&
-                r->evidence.believed <= log->log_end_offset &&
-                !is_point_torn(r);
-
-    mk_log_forget_point_locked(log);
-    if (kept) log->recovery_point = r->evidence.state.recovery_point;
-}
+/* ---- What becomes of it ---- */
 
 /* What is below it outlasted the last owner. */
 static const mk_recovery_point *proven_point(const recovery *r)
@@ -540,9 +453,8 @@ static mk_status recover_once(mk_log *log, const mk_progress *progress,
     if (status == MK_OK) status = check_segments(&r, err);
     *again = r.split;
     if (status != MK_OK || r.split) goto done;
-    find_bounds(&r);
-    find_point(&r);
-    find_dense(&r);
+    status = mk_bounds_find(log, &r.evidence, r.kafka_start, r.cut, err);
+    if (status != MK_OK) goto done;
     log->stats.recovered_bytes = r.done;
     if (r.cut && !log->read_only) status = cut_tail(log, err);
     if (status == MK_OK) status = mk_log_renew(log, proven_point(&r), err);
