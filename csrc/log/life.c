@@ -200,6 +200,23 @@ static mk_status begin_writing(mk_log *log, int64_t now_ms, mk_error *err)
     return MK_OK;
 }
 
+/* What a failed sync may have left behind was written again: a sync proves it,
+ * and the note of the failed one goes. If it fails, too, the log is open and
+ * refuses changes. */
+static mk_status prove_renewed(mk_log *log, mk_error *err)
+{
+    mk_status status;
+
+    if (!log->unproven || log->failed != MK_OK) return MK_OK;
+    mk_mutex_lock(&log->mutex);
+    log->directory_dirty = true; /* There is something to sync. */
+    status = mk_log_flush_locked(log, err);
+    if (status == MK_OK) status = mk_log_store_state_locked(log, true, err);
+    mk_mutex_unlock(&log->mutex);
+    if (log->failed != MK_OK || mk_is_no_room(status, err)) return MK_OK;
+    return status;
+}
+
 /* Lock the directory, finish or undo what a death left half done, and find out
  * what is there. */
 static mk_status take_over(mk_log *log, const mk_open_options *options,
@@ -214,6 +231,7 @@ static mk_status take_over(mk_log *log, const mk_open_options *options,
     if (status == MK_OK) status = mk_log_recover(log, &options->progress, err);
     if (status == MK_OK) status = begin_writing(log, now_ms, err);
     if (status == MK_OK) status = mk_inventory_forget_note(log, err);
+    if (status == MK_OK) status = prove_renewed(log, err);
     return status;
 }
 
