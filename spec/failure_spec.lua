@@ -60,6 +60,7 @@ describe("a log that met a failed sync", function()
       assert.truthy(raised.message:find("refuses changes", 1, true), name)
       assert.truthy(raised.path:find("%.log$"), name)
       assert.is_true(log:stats().refusing)
+      assert.truthy(tostring(log):find("refuses changes", 1, true), name)
       assert.equal("a b |2", values(log))
       assert.equal(0, log.recovery_point)
     end

@@ -213,6 +213,42 @@ describe("verify", function()
       "(STRANGE_FILE)", told(log:verify()))
   end)
 
+  it("tells a reader where its log ends early, and why", function()
+    local disk = with_log(16)
+    disk:crash{ keep = "kill9" }
+    disk:damage(file(3, "log"), { flip = 8 * 20 })
+    expect.error("CORRUPT_SEGMENT", open, disk)
+    local log = open(disk, { read_only = true })
+    assert.equal(3, log.log_end_offset)
+    assert.equal(true, log:stats().ends_early)
+    assert.truthy(tostring(log):find("ends early", 1, true))
+    local findings = log:verify()
+    assert.equal("CORRUPT_BATCH 0, STRANGE_SEGMENT, STRANGE_SEGMENT, STRANGE_SEGMENT, " ..
+      "STRANGE_SEGMENT", told(findings))
+    assert.equal(file(3, "log"), findings[1].path)
+    assert.equal(3, findings[1].offset)
+    assert.truthy(findings[1].message:find("the log goes on at position ", 1, true))
+    minikafka.repair(DIR, { io = disk, apply = true })
+    log:refresh()
+    assert.equal(16, log.log_end_offset)
+    assert.equal(false, log:stats().ends_early)
+    assert.is_nil(tostring(log):find("ends early", 1, true))
+    assert.equal("", told(log:verify()))
+  end)
+
+  it("finds nothing in a log that another handle changes meanwhile", function()
+    local disk, log = with_log(16)
+    local reader = open(disk, { read_only = true })
+    for _, change in ipairs{
+      function() for i = 1, 4 do log:append_kv("k", "v" .. i, 9) end end,
+      function() minikafka.LogCompactor():compact(log) end,
+      function() log:delete_records(log.log_end_offset - 2) end,
+      function() log:truncate_to(log.log_end_offset - 1) end,
+    } do
+      assert.equal("", told(reader:verify{ progress = change }))
+    end
+  end)
+
   it("finds a log whose file is gone, or goes on behind its end", function()
     local dir = tmp.path()
     local log = minikafka.open(dir, { segment_bytes = 200 })

@@ -362,6 +362,8 @@ typedef struct mk_log_stats {
      * loss is known. */
     int64_t lost_from_offset, lost_to_offset;
     bool refusing;     /* It refuses changes now. */
+    bool ends_early;   /* It is only read, and what follows its end is not part
+                          of it, since something is damaged or missing. */
     size_t open_files; /* Descriptors held for segments. */
     size_t heap_bytes; /* Index entries and buffers held. */
 } mk_log_stats;

@@ -456,6 +456,7 @@ static mk_status recover_once(mk_log *log, const mk_progress *progress,
     status = mk_bounds_find(log, &r.evidence, r.kafka_start, r.cut, err);
     if (status != MK_OK) goto done;
     log->stats.recovered_bytes = r.done;
+    log->stats.ends_early = r.evidence.ends_early;
     if (r.cut && !log->read_only) status = cut_tail(log, err);
     if (status == MK_OK) status = mk_log_renew(log, proven_point(&r), err);
     if (status == MK_OK && log->segment_count > 0) {

@@ -176,6 +176,7 @@ static mk_status read_again(mk_log *log, mk_error *err)
     int64_t start = log->log_start_offset;
     int64_t end = log->log_end_offset;
     int64_t cut_to = log->cut_to;
+    bool ends_early = log->stats.ends_early;
     mk_recovery_point point = log->recovery_point;
     mk_sight sight = log->sight;
     segment_set set = {0};
@@ -188,6 +189,7 @@ static mk_status read_again(mk_log *log, mk_error *err)
         log->log_start_offset = start;
         log->log_end_offset = end;
         log->cut_to = cut_to;
+        log->stats.ends_early = ends_early;
         log->recovery_point = point;
         log->sight = sight;
     }

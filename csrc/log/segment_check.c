@@ -337,7 +337,9 @@ static mk_status begin_hunt(mk_segment_check *check)
     check->damage_position = seen->log_bytes;
     mk_batch_hunt_init(&check->hunt, check->scan.file, check->scan.file_size,
                        seen->log_bytes + 1, seen->next_offset,
-                       check->facts.segment.next_offset, &check->scratch);
+                       check->facts.broken ? INT64_MAX
+                                           : check->facts.segment.next_offset,
+                       &check->scratch);
     return MK_OK;
 }
 
@@ -473,7 +475,8 @@ mk_status mk_segment_check_start(mk_segment_check *check, mk_file *file,
     if (facts->indexes_lag) {
         check->contents[OFFSETS] = check->contents[TIMES] = (mk_span){NULL, 0};
     }
-    size = stat.size < known->log_bytes ? stat.size : known->log_bytes;
+    size = stat.size;
+    if (size > known->log_bytes && !facts->broken) size = known->log_bytes;
     if (status == MK_OK && size < known->log_bytes) {
         check->damaged = true;
         status = mk_findings_add(check->out, MK_FINDING_FILE_TOO_SHORT,

@@ -18,9 +18,10 @@ typedef struct mk_check_facts {
     int64_t previous_end; /* Of the segment before it; the base: none is. */
     int64_t next_base;    /* Of the segment after it; INT64_MAX: none is. */
     int64_t dense_offset; /* Gaps that reach beyond it are damage. */
-    bool last;            /* It grows: the files may go on, */
-    bool indexes_lag;     /* ... and its index files are not what they will be
-                             when they are next written. */
+    bool broken; /* More than is known of it may be there, behind damage. */
+    bool last;   /* It grows: the files may go on, */
+    bool indexes_lag; /* ... and its index files are not what they will be when
+                         they are next written. */
 } mk_check_facts;
 
 typedef struct mk_segment_check {

@@ -9,6 +9,9 @@
 
 #include "base/poison.h"
 
+/* How often a reader looks again at a directory that does not stand still. */
+#define FILE_LOOKS 64
+
 /* ---- Segments ---- */
 
 /* A reader that looks anew makes new segments of the same files. */
@@ -91,6 +94,7 @@ static mk_check_facts facts_of_locked(const mk_log *log, size_t i)
         .last = i + 1 == log->segment_count,
     };
 
+    facts.broken = facts.last && log->stats.ends_early;
     mk_segment_get_facts(segment, &facts.segment);
     if (log->read_only) {
         /* A reader that scanned knows what it would have entered itself. */
@@ -217,6 +221,15 @@ static bool has_segment_locked(const mk_log *log, mk_file_name name)
            log->segments[i]->stage == name.stage;
 }
 
+/* Is it of a segment that is no longer part of a reader's log, as a writer may
+ * be about to remove it, at the start or at the end? */
+static bool may_be_going_locked(const mk_log *log, mk_file_name name)
+{
+    if (!log->read_only) return false;
+    if (log->cut_to >= 0 && name.offset >= log->cut_to) return true;
+    return name.offset < log->segments[0]->base_offset;
+}
+
 /* What is to be said of a name in the directory; NULL: nothing. */
 static const char *judge_name_locked(const mk_log *log, const char *text,
                                      mk_file_kind kind, mk_finding_code *code)
@@ -230,6 +243,7 @@ static const char *judge_name_locked(const mk_log *log, const char *text,
     if (kind != MK_KIND_FILE) return "is not a file";
     if (name.role == MK_ROLE_OWN) {
         if (strcmp(text, MK_NAME_SWAP) != 0) return NULL;
+        if (log->read_only) return NULL; /* A writer may be about it now. */
         *code = MK_FINDING_LEFTOVER_FILE;
         return "was left by a swap that is all but done";
     }
@@ -243,9 +257,16 @@ static const char *judge_name_locked(const mk_log *log, const char *text,
     }
     if (log->swapping) return NULL; /* Names change just now. */
     if (has_segment_locked(log, name)) return NULL;
+    if (may_be_going_locked(log, name)) return NULL;
     if (name.stage != MK_STAGE_FINAL) {
         *code = MK_FINDING_LEFTOVER_FILE;
         return "was left by a step that was cut short";
+    }
+    if (log->stats.ends_early && name.offset >= log->log_end_offset) {
+        *code = MK_FINDING_STRANGE_SEGMENT;
+        if (name.role != MK_ROLE_LOG) return NULL;
+        return "is not looked at: this reader's log ends before it, where "
+               "something is damaged or missing";
     }
     if (name.role != MK_ROLE_LOG) return "is an index without its log";
     *code = MK_FINDING_STRANGE_SEGMENT;
@@ -406,11 +427,39 @@ static mk_status check_state(mk_verify *verify, mk_error *err)
     return status;
 }
 
+/* Look for what a writer has done; `*generation` changes when that was more
+ * than to append. */
+static mk_status look_anew(mk_verify *verify, uint64_t *generation,
+                           mk_error *err)
+{
+    mk_log *log = verify->log;
+    mk_status status;
+
+    mk_mutex_lock(&log->mutex);
+    status = mk_log_check_open_locked(log, err);
+    if (status == MK_OK) status = mk_log_refresh_locked(log, err);
+    *generation = log->generation;
+    mk_mutex_unlock(&log->mutex);
+    return status;
+}
+
+/* What a reader finds counts if the directory stood still meanwhile; else it
+ * looks again. */
 static mk_status check_files(mk_verify *verify, mk_error *err)
 {
-    mk_status status = check_state(verify, err);
+    size_t before = verify->out->count;
+    uint64_t seen, now;
+    mk_status status = look_anew(verify, &seen, err);
 
+    if (status == MK_OK) status = check_state(verify, err);
     if (status == MK_OK) status = check_names(verify, err);
+    if (status == MK_OK && verify->log->read_only) {
+        status = look_anew(verify, &now, err);
+        if (status == MK_OK && now != seen) {
+            mk_findings_cut(verify->out, before);
+            if (verify->file_looks_left-- > 0) return MK_OK;
+        }
+    }
     if (status == MK_OK) verify->phase = MK_VERIFY_DONE;
     return status;
 }
@@ -422,7 +471,8 @@ mk_status mk_verify_begin(mk_verify *verify, mk_log *log, mk_findings *out,
 {
     mk_status status;
 
-    *verify = (mk_verify){.out = out, .phase = MK_VERIFY_SEGMENTS};
+    *verify = (mk_verify){
+        .out = out, .phase = MK_VERIFY_SEGMENTS, .file_looks_left = FILE_LOOKS};
     mk_mutex_lock(&log->mutex);
     status = mk_log_check_open_locked(log, err);
     if (status == MK_OK) status = mk_log_refresh_locked(log, err);

@@ -34,6 +34,7 @@ typedef struct mk_verify {
     mk_verified *verified; /* Owned. */
     size_t count, capacity;
     size_t looks_left;   /* At segments; then what is new is left alone. */
+    int file_looks_left; /* At the directory; then its names are left alone. */
     int64_t end_offset;  /* Of the log, at first: nothing behind it matters. */
     mk_segment *segment; /* Counted: the one at hand; NULL: none is. */
     mk_file_name log_name; /* Its log's, when it was found. */

@@ -186,7 +186,7 @@ int lmk_log_stats(lua_State *L)
 
     status = mk_log_get_stats(lmk_enter(&call, L, box, 1), &stats, &err);
     lmk_finish(&call, status, &err);
-    lua_createtable(L, 0, 21);
+    lua_createtable(L, 0, 22);
     set_integer(L, "log_start_offset", stats.info.log_start_offset);
     set_integer(L, "log_end_offset", stats.info.log_end_offset);
     set_integer(L, "last_stable_offset", stats.info.last_stable_offset);
@@ -205,6 +205,8 @@ int lmk_log_stats(lua_State *L)
     set_integer(L, "lost_offsets", stats.lost_offsets);
     lua_pushboolean(L, stats.refusing);
     lua_setfield(L, -2, "refusing");
+    lua_pushboolean(L, stats.ends_early);
+    lua_setfield(L, -2, "ends_early");
     if (stats.lost_from_offset >= 0) {
         set_integer(L, "lost_from_offset", stats.lost_from_offset);
         set_integer(L, "lost_to_offset", stats.lost_to_offset);

@@ -224,12 +224,20 @@ static int log_collect(lua_State *L)
     return 0;
 }
 
+/* What a person should know of a log, at the end of its line. */
+static const char *condition_of(const mk_log_stats *stats)
+{
+    if (stats->refusing) return ", refuses changes";
+    if (stats->ends_early) return ", read-only, ends early: verify tells why";
+    return stats->info.read_only ? ", read-only" : "";
+}
+
 static int log_tostring(lua_State *L)
 {
     lmk_log_box *box = self_log(L);
     mk_status status = MK_OK;
     const char *name;
-    mk_log_info info;
+    mk_log_stats stats;
 
     lua_getiuservalue(L, 1, LMK_LOG_DIRECTORY);
     name = lua_tostring(L, -1);
@@ -238,18 +246,18 @@ static int log_tostring(lua_State *L)
         return 1;
     }
     if (box->log == NULL) status = MK_CLOSED;
-    if (status == MK_OK) status = mk_log_get_info(box->log, &info, NULL);
+    if (status == MK_OK) status = mk_log_get_stats(box->log, &stats, NULL);
     if (status != MK_OK) {
         lua_pushfstring(L, "%s(%s) (%s)", LMK_LOG, name,
                         status == MK_CRASHED ? "crashed" : "closed");
         return 1;
     }
-    lua_pushfstring(
-        L, "%s(%s: offsets %I..%I, %I %s, %I bytes%s)", LMK_LOG, name,
-        (LUAI_UACINT)info.log_start_offset, (LUAI_UACINT)info.log_end_offset,
-        (LUAI_UACINT)info.segment_count,
-        info.segment_count == 1 ? "segment" : "segments",
-        (LUAI_UACINT)info.size_bytes, info.read_only ? ", read-only" : "");
+    lua_pushfstring(L, "%s(%s: offsets %I..%I, %I %s, %I bytes%s)", LMK_LOG,
+                    name, (LUAI_UACINT)stats.info.log_start_offset,
+                    (LUAI_UACINT)stats.info.log_end_offset,
+                    (LUAI_UACINT)stats.info.segment_count,
+                    stats.info.segment_count == 1 ? "segment" : "segments",
+                    (LUAI_UACINT)stats.info.size_bytes, condition_of(&stats));
     return 1;
 }
 

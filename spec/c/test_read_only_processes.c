@@ -4,7 +4,7 @@
  * through it again and again. What a reader is given has to be whole, in order,
  * and complete: every third record has a key of its own, so that no compaction
  * removes it. A reader ends at the log end or is told that its offset is gone;
- * it never hears of damage.
+ * it never hears of damage, and finds none when it looks for some.
  */
 #define _GNU_SOURCE
 #include "support/posix_world.h"
@@ -178,6 +178,22 @@ static void look_up(reader *r, mk_log *log)
     note(r, "lookup", 1, err.message);
 }
 
+static void verify(reader *r, mk_log *log)
+{
+    mk_findings findings;
+    mk_error err = {0};
+    mk_status status = mk_log_verify(log, NULL, &findings, &err);
+
+    if (status != MK_OK) note(r, "verify", -1, err.message);
+    for (size_t i = 0; status == MK_OK && i < findings.count; i++) {
+        const mk_finding *finding = &findings.array[i];
+
+        note(r, mk_finding_name(finding->code), finding->offset,
+             finding->message);
+    }
+    if (status == MK_OK) mk_findings_deinit(&findings);
+}
+
 static mk_log *open_reader(reader *r)
 {
     mk_open_options options;
@@ -211,6 +227,7 @@ static void *read_on(void *argument)
             }
             read_through(r, old);
             look_up(r, old);
+            verify(r, old);
         }
         mk_log_close(log, NULL);
     } while (!atomic_load(r->over) && r->fault[0] == '\0');

@@ -1,6 +1,7 @@
 /*
  * Verifying a log that goes on: whatever is done to it between any two steps,
- * nothing is found; and damage is, whatever is done.
+ * nothing is found, by its writer or by a reader beside it; and damage is,
+ * whatever is done.
  */
 #include "support/busy_log.h"
 
@@ -19,40 +20,72 @@ static void run(busy_log *w, mk_verify *verify, int first, size_t a, int second,
     }
 }
 
+static mk_log *open_reader(busy_log *w)
+{
+    mk_open_options options;
+    mk_log *log = NULL;
+
+    mk_open_options_default(&options);
+    options.env = w->sim->env;
+    options.read_only = true;
+    assert_done(w, mk_log_open(DIRECTORY, &options, &log, &w->err));
+    return log;
+}
+
 /* Verify with one change before step `first` and one before `second`; returns
  * false when the first was never made. */
-static bool finds_nothing(size_t a, size_t b, int first, int second)
+static bool finds_nothing(bool by_reader, size_t a, size_t b, int first,
+                          int second)
 {
+    mk_log *reader = NULL;
     mk_findings findings;
     mk_verify verify;
     bool reached;
     busy_log w;
 
     begin(&w, NULL);
+    if (by_reader) reader = open_reader(&w);
     mk_findings_init(&findings, &w.sim->heap);
-    assert_done(&w, mk_verify_begin(&verify, w.log, &findings, &w.err));
+    assert_done(&w, mk_verify_begin(&verify, by_reader ? reader : w.log,
+                                    &findings, &w.err));
     run(&w, &verify, first, a, second, b);
     reached = verify.reached > 0;
     mk_verify_deinit(&verify);
     if (findings.count > 0) {
-        fail_msg("changes %zu, %zu before steps %d, %d: %s: %s", a, b, first,
-                 second, findings.array[0].path, findings.array[0].message);
+        fail_msg("%schanges %zu, %zu before steps %d, %d: %s: %s",
+                 by_reader ? "reader, " : "", a, b, first, second,
+                 findings.array[0].path, findings.array[0].message);
     }
     mk_findings_deinit(&findings);
+    assert_done(&w, mk_log_close(reader, &w.err));
     end(&w);
     return reached;
+}
+
+static void find_nothing(bool by_reader)
+{
+    for (size_t a = 0; a < CHANGE_COUNT; a++) {
+        for (int i = 0; i < 24; i++) {
+            size_t b = (a * 5 + (size_t)i) % CHANGE_COUNT;
+            size_t c = (a + (size_t)i) % CHANGE_COUNT;
+
+            assert_true(finds_nothing(by_reader, a, a, i, INT32_MAX));
+            finds_nothing(by_reader, a, b, i, i);
+            finds_nothing(by_reader, a, c, i, i + 2);
+        }
+    }
 }
 
 static void test_a_log_that_changes(void **unused)
 {
     (void)unused;
-    for (size_t a = 0; a < CHANGE_COUNT; a++) {
-        for (int i = 0; i < 24; i++) {
-            assert_true(finds_nothing(a, a, i, INT32_MAX));
-            finds_nothing(a, (a * 5 + (size_t)i) % CHANGE_COUNT, i, i);
-            finds_nothing(a, (a + (size_t)i) % CHANGE_COUNT, i, i + 2);
-        }
-    }
+    find_nothing(false);
+}
+
+static void test_a_log_that_another_changes(void **unused)
+{
+    (void)unused;
+    find_nothing(true);
 }
 
 /* Damage in a segment that stays is found; in one that goes it is forgotten. */
@@ -125,6 +158,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_log_that_changes),
+        cmocka_unit_test(test_a_log_that_another_changes),
         cmocka_unit_test(test_damage_and_changes),
         cmocka_unit_test(test_without_memory),
     };
