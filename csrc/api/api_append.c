@@ -44,6 +44,7 @@ static mk_status check_count(size_t count, mk_error *err)
 static void prepare(mk_waiting *waiting, const mk_append_options *options)
 {
     waiting->next = NULL;
+    waiting->range = (mk_offset_range){-1, -1};
     waiting->batch.attributes = 0;
     waiting->batch.leader_epoch = options->leader_epoch;
     waiting->batch.producer_id = options->producer_id;
@@ -241,7 +242,8 @@ mk_status mk_appender_open(mk_log *log, const mk_appender_options *options,
 }
 
 static mk_status try_add(mk_appender *appender, const mk_record *records,
-                         size_t count, int64_t now_ms, mk_error *err)
+                         size_t count, size_t *added, int64_t now_ms,
+                         mk_error *err)
 {
     mk_status status = mk_log_make_writable_locked(appender->log, err);
 
@@ -250,7 +252,7 @@ static mk_status try_add(mk_appender *appender, const mk_record *records,
         mk_appender_needs_clock_locked(appender, records, count)) {
         return MK_END;
     }
-    return mk_appender_add_locked(appender, records, count, now_ms, err);
+    return mk_appender_add_locked(appender, records, count, added, now_ms, err);
 }
 
 mk_status mk_appender_append(mk_appender *appender, const mk_record *records,
@@ -259,18 +261,20 @@ mk_status mk_appender_append(mk_appender *appender, const mk_record *records,
     mk_log *log = appender->log;
     int64_t now_ms = MK_TIMESTAMP_NOW;
     bool held = false;
+    size_t added = 0;
     int64_t end;
-    mk_status status;
+    mk_status status = check_count(count, err);
     mk_error scratch;
 
+    if (status != MK_OK) return status;
     if (err == NULL) err = &scratch;
     mk_mutex_lock(&log->mutex);
     end = log->log_end_offset;
-    status = try_add(appender, records, count, now_ms, err);
+    status = try_add(appender, records, count, &added, now_ms, err);
     while (MK_UNLIKELY(status == MK_END)) {
         status = read_clock_for(appender, &now_ms, &held, err);
         if (status == MK_OK) {
-            status = try_add(appender, records, count, now_ms, err);
+            status = try_add(appender, records, count, &added, now_ms, err);
         }
     }
     if (MK_LIKELY(status == MK_OK) && log->log_end_offset != end) {
@@ -295,31 +299,44 @@ mk_status mk_appender_append_one(mk_appender *appender, const mk_record *record,
     return mk_appender_append(appender, record, 1, err);
 }
 
+/* Send what waits, if anything does, and take the range of all that was sent
+ * since the last flush. */
+static mk_status send_all(mk_appender *appender, int64_t *now_ms, bool *held,
+                          mk_offset_range *out, mk_error *err)
+{
+    mk_status status = mk_log_make_writable_locked(appender->log, err);
+
+    if (status != MK_OK) return status;
+    status = mk_appender_send_locked(appender, *now_ms, err);
+    while (status == MK_END) {
+        status = read_clock_for(appender, now_ms, held, err);
+        if (status == MK_OK) {
+            status = mk_appender_send_locked(appender, *now_ms, err);
+        }
+    }
+    if (status != MK_OK) return status;
+    *out = appender->waiting.range;
+    appender->waiting.range = (mk_offset_range){-1, -1};
+    return MK_OK;
+}
+
 mk_status mk_appender_flush(mk_appender *appender, mk_offset_range *out,
                             mk_error *err)
 {
     mk_log *log = appender->log;
     int64_t now_ms = MK_TIMESTAMP_NOW;
     bool held = false;
+    int64_t end;
     mk_status status;
     mk_error scratch;
 
     if (err == NULL) err = &scratch;
     *out = (mk_offset_range){-1, -1};
     mk_mutex_lock(&log->mutex);
-    status = mk_log_make_writable_locked(log, err);
-    if (status == MK_OK && appender->waiting.builder.record_count > 0) {
-        status = mk_appender_send_locked(appender, now_ms, err);
-        while (status == MK_END) {
-            status = read_clock_for(appender, &now_ms, &held, err);
-            if (status == MK_OK) {
-                status = mk_appender_send_locked(appender, now_ms, err);
-            }
-        }
-        if (status == MK_OK) {
-            *out = appender->waiting.range;
-            status = after_append(log, false, now_ms, err);
-        }
+    end = log->log_end_offset;
+    status = send_all(appender, &now_ms, &held, out, err);
+    if (status == MK_OK && log->log_end_offset != end) {
+        status = after_append(log, false, now_ms, err);
     }
     mk_mutex_unlock(&log->mutex);
     if (held) let_go(appender);

@@ -445,7 +445,8 @@ MK_API MK_NODISCARD mk_status mk_log_configure(mk_log *log,
 typedef struct mk_appender mk_appender; /* Opaque: a batch in the making. */
 
 typedef struct mk_appender_options {
-    size_t batch_bytes; /* A batch is sent before it outgrows this; 16384. */
+    size_t batch_bytes; /* A batch is sent when it has so many bytes, or before
+                           it outgrows them; 16384. */
     int64_t linger_ms;  /* ... or by the first call so long after its first
                            record, by the log's clock; 0: no such limit. */
     mk_codec compression;
@@ -472,8 +473,9 @@ MK_API MK_NODISCARD mk_status mk_appender_append(mk_appender *appender,
                                                  const mk_record *records,
                                                  size_t count, mk_error *err);
 
-/* Send what is buffered. `out` has its offsets, or -1 and -1 if there was
- * nothing to send. */
+/* Send what is buffered. `out` has the first and the last offset of all that
+ * was added since the last flush, sent by now or before; -1 and -1 if there was
+ * nothing. Other records may stand in between. */
 MK_API MK_NODISCARD mk_status mk_appender_flush(mk_appender *appender,
                                                 mk_offset_range *out,
                                                 mk_error *err);

@@ -501,6 +501,7 @@ static void describe(const mk_log *log, mk_waiting *waiting, int64_t now_ms)
     batch->magic = 2;
     batch->size = (uint32_t)mk_batch_builder_size(&waiting->builder);
     batch->last_offset_delta = waiting->builder.last_offset_delta;
+    batch->attributes &= (uint16_t)~MK_ATTRIBUTE_APPEND_TIME;
     if (log->config.message_timestamp_type != 0) {
         batch->attributes |= MK_ATTRIBUTE_APPEND_TIME;
         waiting->builder.max_timestamp = now_ms;
@@ -551,7 +552,7 @@ mk_status mk_log_append_waiting_locked(mk_log *log, mk_waiting *waiting,
         undo_write(log, err);
         return status;
     }
-    waiting->range.first = log->log_end_offset;
+    if (waiting->range.first < 0) waiting->range.first = log->log_end_offset;
     waiting->range.last = log->log_end_offset + batch->last_offset_delta;
     log->log_end_offset = waiting->range.last + 1;
     log->state_stale = true;

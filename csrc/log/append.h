@@ -16,7 +16,7 @@ typedef struct mk_waiting {
     mk_batch batch;
     bool admitted;         /* Its size was right when its records were taken. */
     bool in_tail;          /* Built in the active segment's own tail. */
-    mk_offset_range range; /* Once appended. */
+    mk_offset_range range; /* Once appended; its first is kept if it has one. */
     struct mk_waiting *next; /* Borrowed: the log's list of waiting batches. */
 } mk_waiting;
 

@@ -29,6 +29,7 @@ mk_status mk_appender_new(mk_log *log, const mk_appender_options *options,
     batch->producer_id = -1;
     batch->producer_epoch = -1;
     batch->base_sequence = -1;
+    appender->waiting.range = (mk_offset_range){-1, -1};
     mk_scratch_init(&appender->buffer, &log->heap);
     status =
         mk_scratch_reserve(&appender->buffer, options->batch_bytes + 64, err);
@@ -111,6 +112,11 @@ mk_status mk_appender_send_locked(mk_appender *appender, int64_t now_ms,
     mk_status status;
 
     if (!is_waiting(appender)) return MK_OK;
+    /* The settings may ask for the time, whatever the records have. */
+    if (now_ms == MK_TIMESTAMP_NOW &&
+        mk_log_needs_clock_locked(appender->log, NULL, 0)) {
+        return MK_END;
+    }
     /* To the others this is an append like any other: they go first. */
     unlist_locked(appender);
     status = mk_log_send_waiting_locked(appender->log, now_ms, err);
@@ -146,21 +152,36 @@ static mk_status make_room(mk_appender *appender, size_t bound, mk_error *err)
     return MK_OK;
 }
 
+/* Return how large a batch may get, which holds more than one record. */
+static inline uint64_t size_limit(const mk_appender *appender)
+{
+    uint64_t size_max = mk_log_batch_size_max_locked(appender->log);
+
+    return appender->options.batch_bytes < size_max
+               ? appender->options.batch_bytes
+               : size_max;
+}
+
 /* Is the batch to be sent before a record of at most `bound` bytes is added? */
 static inline bool is_due(const mk_appender *appender, size_t bound,
                           int64_t now_ms)
 {
     const mk_batch_builder *builder = &appender->waiting.builder;
-    uint64_t size_max = mk_log_batch_size_max_locked(appender->log);
     int64_t linger_ms = appender->options.linger_ms;
 
     if (!is_waiting(appender)) return false;
-    if (appender->options.batch_bytes < size_max) {
-        size_max = appender->options.batch_bytes;
+    if (mk_batch_builder_size(builder) + bound > size_limit(appender)) {
+        return true;
     }
-    if (mk_batch_builder_size(builder) + bound > size_max) return true;
     return linger_ms > 0 && now_ms >= appender->first_ms &&
            now_ms - appender->first_ms >= linger_ms;
+}
+
+/* Would at most `bound` bytes more make the batch a full one? */
+static inline bool may_fill(const mk_appender *appender, size_t bound)
+{
+    return mk_batch_builder_size(&appender->waiting.builder) + bound >=
+           size_limit(appender);
 }
 
 static inline void encode(mk_appender *appender, const mk_record *record,
@@ -198,36 +219,76 @@ static mk_status check(const mk_appender *appender, const mk_record *record,
     return mk_log_fail_too_large_locked(log, size, err);
 }
 
-mk_status mk_appender_add_locked(mk_appender *appender,
-                                 const mk_record *records, size_t count,
-                                 int64_t now_ms, mk_error *err)
+/* Check all records from `added` on, before one of them is added. */
+static mk_status check_all(const mk_appender *appender,
+                           const mk_record *records, size_t count, size_t added,
+                           int64_t now_ms, mk_error *err)
 {
-    mk_status status = MK_OK;
+    int64_t timestamp_ms;
+    size_t bound;
+
+    for (size_t i = added; i < count && count > 1; i++) {
+        mk_status status =
+            check(appender, &records[i], now_ms, &timestamp_ms, &bound, err);
+
+        if (status == MK_OK) continue;
+        if (err != NULL) err->record_index = (int64_t)i;
+        return status;
+    }
+    return MK_OK;
+}
+
+/* Add a record, and send the batch if it is full then. Without success the
+ * record is not in it. */
+static mk_status encode_and_send(mk_appender *appender, const mk_record *record,
+                                 int64_t timestamp_ms, int64_t now_ms,
+                                 mk_error *err)
+{
+    mk_batch_builder before = appender->waiting.builder;
+    mk_status status;
+
+    encode(appender, record, timestamp_ms, now_ms);
+    if (!may_fill(appender, 0)) return MK_OK;
+    status = mk_appender_send_locked(appender, now_ms, err);
+    if (status == MK_OK) return MK_OK;
+    appender->waiting.builder = before;
+    if (!is_waiting(appender)) unlist_locked(appender);
+    return status;
+}
+
+/* Add one record, sending before and after it what is to be sent. */
+static mk_status add_one(mk_appender *appender, const mk_record *record,
+                         int64_t now_ms, mk_error *err)
+{
     int64_t timestamp_ms;
     size_t bound = 0;
+    mk_status status =
+        check(appender, record, now_ms, &timestamp_ms, &bound, err);
 
-    for (size_t i = 0; i < count && count > 1; i++) {
-        status =
-            check(appender, &records[i], now_ms, &timestamp_ms, &bound, err);
-        if (status != MK_OK) {
-            if (err != NULL) err->record_index = (int64_t)i;
+    if (status != MK_OK) return status;
+    if (MK_UNLIKELY(is_due(appender, bound, now_ms))) {
+        status = mk_appender_send_locked(appender, now_ms, err);
+        if (status != MK_OK) return status;
+    }
+    status = make_room(appender, bound, err);
+    if (MK_UNLIKELY(status != MK_OK)) return status;
+    return encode_and_send(appender, record, timestamp_ms, now_ms, err);
+}
+
+mk_status mk_appender_add_locked(mk_appender *appender,
+                                 const mk_record *records, size_t count,
+                                 size_t *added, int64_t now_ms, mk_error *err)
+{
+    mk_status status = check_all(appender, records, count, *added, now_ms, err);
+
+    if (status != MK_OK) return status;
+    while (*added < count) {
+        status = add_one(appender, &records[*added], now_ms, err);
+        if (MK_UNLIKELY(status != MK_OK)) {
+            if (err != NULL) err->record_index = (int64_t)*added;
             return status;
         }
-    }
-    for (size_t i = 0; i < count; i++) {
-        status =
-            check(appender, &records[i], now_ms, &timestamp_ms, &bound, err);
-        if (status != MK_OK) return status;
-        if (MK_UNLIKELY(is_due(appender, bound, now_ms))) {
-            status = mk_appender_send_locked(appender, now_ms, err);
-            if (status != MK_OK) {
-                if (err != NULL) err->record_index = (int64_t)i;
-                return status;
-            }
-        }
-        status = make_room(appender, bound, err);
-        if (MK_UNLIKELY(status != MK_OK)) return status;
-        encode(appender, &records[i], timestamp_ms, now_ms);
+        (*added)++;
     }
     return MK_OK;
 }
@@ -240,10 +301,10 @@ bool mk_appender_add_usual_locked(mk_appender *appender,
     if (MK_UNLIKELY(!is_waiting(appender) || appender->options.linger_ms > 0 ||
                     mk_log_needs_clock_locked(appender->log, record, 1) ||
                     record->key == NULL || bound == SIZE_MAX ||
-                    is_due(appender, bound, MK_TIMESTAMP_NOW))) {
+                    may_fill(appender, bound))) {
         return false;
     }
-    /* A batch that is not due has room: the buffer holds batch_bytes. */
+    /* A batch that is not full has room: the buffer holds batch_bytes. */
     encode(appender, record, record->timestamp_ms, MK_TIMESTAMP_NOW);
     return true;
 }

@@ -9,7 +9,8 @@
 struct mk_appender {
     mk_log *log; /* Counted. */
     mk_appender_options options;
-    mk_waiting waiting; /* In the log's list while it has records. */
+    mk_waiting waiting; /* In the log's list while it has records. Its range
+                           is that of all records since the last flush. */
     mk_scratch buffer;  /* Where the batch is built. */
     int64_t first_ms;   /* When its first record came, by the clock. */
     size_t users;       /* Calls that have let the mutex go. */
@@ -30,12 +31,13 @@ void mk_appender_leave(mk_appender *appender);
 bool mk_appender_needs_clock_locked(const mk_appender *appender,
                                     const mk_record *records, size_t count);
 
-/* Add records, sending the batch when one does not fit any more. MK_END: the
- * time of day is needed after all; nothing was added. */
+/* Add records from `*added` on, which counts on, sending the batch when it is
+ * full or one does not fit any more. MK_END: the time of day is needed after
+ * all; call again. */
 MK_NODISCARD mk_status mk_appender_add_locked(mk_appender *appender,
                                               const mk_record *records,
-                                              size_t count, int64_t now_ms,
-                                              mk_error *err);
+                                              size_t count, size_t *added,
+                                              int64_t now_ms, mk_error *err);
 
 /* Add a record if all there is to it is to encode it: it needs no clock, and
  * the batch at hand has room. False: nothing was done. */

@@ -272,7 +272,7 @@ static mk_status finish_sound(mk_log *log, int64_t now_ms, mk_error *err)
 {
     mk_status status;
 
-    if (!log->state_stale && !log->directory_dirty &&
+    if (!log->state_stale && !log->directory_dirty && log->waiting == NULL &&
         log->recovery_point.offset == log->log_end_offset) {
         /* Nothing happened since the last clean end. */
         return mk_file_tail_end(mk_log_active_locked(log)->log.file, err);

@@ -108,7 +108,8 @@ static int appender_append_kv(lua_State *L)
     return 0;
 }
 
-/* appender:flush() -> first offset, last offset; nil if nothing was waiting */
+/* appender:flush() -> first and last offset of what was appended since the last
+ * flush; nothing if nothing was */
 static int appender_flush(lua_State *L)
 {
     appender_box *box = check_appender(L);
