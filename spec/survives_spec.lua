@@ -4,6 +4,7 @@
 
 local minikafka = require "minikafka"
 local collector = require "spec.support.collector"
+local new_random = require("spec.support.random").new
 
 local path = "/data/orders-0"
 local profiles = { "kill9", "lazy", "prefix", "ordered", "writeback", "hostile" }
@@ -260,4 +261,56 @@ describe("docs/survives.md", function()
       assert.is_true(count > 1)
     end)
   end
+
+  local CHANGES = {}
+  for op in ("write truncate allocate rename exchange link unlink"):gmatch("%a+") do
+    CHANGES[op] = true
+  end
+
+  local function act(log, options, random)
+    local what = random:int(1, 6)
+    if what == 1 then log:roll() end
+    if what == 2 then log:flush() end
+    if what == 3 then
+      log:truncate_to(random:int(log.log_start_offset, log.log_end_offset))
+    end
+    if what == 4 then
+      log:close()
+      return minikafka.open("/log", options)
+    end
+    if what == 5 then minikafka.LogCompactor():compact(log) end
+    if what == 6 then
+      for i = 1, 3 do log:append_kv("k" .. i, ("v"):rep(random:int(0, 200))) end
+    end
+    return log
+  end
+
+  -- Some hundred short lives that end in a loss of power, then three openings.
+  it("changes nothing at a second opening, with `preallocate` too", function()
+    for seed = 1, 3000 do
+      local random = new_random(seed)
+      local disk = minikafka.SimDisk { seed = seed }
+      local options = {
+        io = disk, preallocate = random:one_in(2),
+        segment_bytes = random:pick { 1024, 4096 },
+      }
+      local log = minikafka.open("/log", options)
+      for _ = 1, random:int(0, 6) do log = act(log, options, random) end
+      disk:crash { keep = random:pick(profiles) }
+      for opening = 1, 3 do
+        local changes = {}
+        disk:trace(function(event)
+          if not CHANGES[event.op] then return end
+          changes[#changes + 1] = event.op .. " " .. event.path
+        end)
+        log = minikafka.open("/log", options) -- Held, or it would be closed.
+        disk:trace(nil)
+        if opening > 1 then
+          assert.equal("", table.concat(changes, ", "), "seed " .. seed)
+          assert.is_true(log.log_end_offset >= log.log_start_offset)
+        end
+        disk:crash { keep = "kill9" }
+      end
+    end
+  end)
 end)

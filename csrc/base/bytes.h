@@ -6,6 +6,7 @@
 #ifndef MK_BASE_BYTES_H
 #define MK_BASE_BYTES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -63,6 +64,14 @@ static inline void mk_store_u64(uint8_t *bytes, uint64_t value)
     value = __builtin_bswap64(value);
 #endif
     memcpy(bytes, &value, sizeof value);
+}
+
+static inline bool mk_span_is_zero(mk_span bytes)
+{
+    for (size_t i = 0; i < bytes.size; i++) {
+        if (bytes.data[i] != 0) return false;
+    }
+    return true;
 }
 
 #endif /* MK_BASE_BYTES_H */

@@ -90,14 +90,15 @@ static void find_dense(mk_log *log, const mk_evidence *evidence)
     }
 }
 
-/* Is the last segment cut, and is the point in it? The next recovery reads all
- * of a segment that was torn. */
+/* Is the last segment cut, and are bytes of it below the point? The next
+ * recovery reads all of a segment that was torn. */
 static bool is_point_torn(const mk_log *log, const mk_evidence *evidence,
                           bool cut)
 {
-    return cut && log->segment_count > 0 &&
-           evidence->state.recovery_point.segment >=
-               mk_log_active_locked(log)->base_offset;
+    const mk_recovery_point *point = &evidence->state.recovery_point;
+
+    return cut && log->segment_count > 0 && point->end_position > 0 &&
+           point->segment >= mk_log_active_locked(log)->base_offset;
 }
 
 static void find_point(mk_log *log, const mk_evidence *evidence, bool cut)

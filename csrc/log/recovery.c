@@ -161,6 +161,33 @@ static mk_status fail_damaged(const mk_log *log, const mk_segment *segment,
     return status;
 }
 
+/* Is the file of an empty segment as `preallocate` made it? */
+static mk_status is_preallocated(recovery *r, mk_segment *segment, int64_t size,
+                                 bool *out, mk_error *err)
+{
+    mk_log *log = r->log;
+    mk_status status;
+
+    *out = log->config.preallocate && segment->log_bytes == 0 &&
+           size == log->config.segment_bytes;
+    if (!*out) return MK_OK;
+    status = mk_log_pin_locked(log, segment, err);
+    if (status != MK_OK) return status;
+    for (int64_t at = 0; *out && status == MK_OK && at < size;) {
+        size_t part =
+            size - at < SCAN_BUDGET ? (size_t)(size - at) : SCAN_BUDGET;
+        mk_span bytes;
+
+        status =
+            mk_file_view(segment->log.file, &r->scratch, at, part, &bytes, err);
+        if (status != MK_OK) break;
+        *out = bytes.size == part && mk_span_is_zero(bytes);
+        at += (int64_t)part;
+    }
+    mk_log_unpin_locked(log, segment);
+    return status;
+}
+
 static mk_status split_segment(mk_log *log, mk_segment *segment, bool last,
                                mk_error *err)
 {
@@ -204,10 +231,10 @@ static mk_status check_segment(recovery *r, mk_segment *segment, bool last,
     }
     *sound = end == MK_SCAN_WHOLE;
     if (*sound || (r->log->read_only && !last)) return MK_OK;
-    if (last) {
-        return mk_evidence_insist(&r->evidence, segment, size, sound, err);
-    }
-    return fail_damaged(r->log, segment, end, err);
+    if (!last) return fail_damaged(r->log, segment, end, err);
+    status = mk_evidence_insist(&r->evidence, segment, size, sound, err);
+    if (status != MK_OK || *sound) return status;
+    return is_preallocated(r, segment, size, sound, err);
 }
 
 /* Complete a sealed segment that was scanned, and write its indexes. */
@@ -376,6 +403,23 @@ static mk_status compare_state(recovery *r, mk_error *err)
     return status;
 }
 
+/* Load the active segment's indexes. Where the recovery point was forgotten,
+ * the next opening will read all: it is to find each index in order. */
+static mk_status load_indexes(recovery *r, mk_error *err)
+{
+    mk_log *log = r->log;
+    bool forgotten = r->evidence.believed > log->recovery_point.offset;
+    size_t i = log->segment_count;
+    mk_status status = MK_OK;
+
+    while (status == MK_OK && i > 0) {
+        i--;
+        status = mk_log_load_indexes_locked(log, log->segments[i], err);
+        if (!forgotten || log->read_only) break;
+    }
+    return status;
+}
+
 /* The checkpoint beside the log moved its start, and may be gone tomorrow: what
  * lies below goes once our own state says so. */
 static mk_status drop_below_checkpoint(recovery *r, mk_error *err)
@@ -459,10 +503,7 @@ static mk_status recover_once(mk_log *log, const mk_progress *progress,
     log->stats.ends_early = r.evidence.ends_early;
     if (r.cut && !log->read_only) status = cut_tail(log, err);
     if (status == MK_OK) status = mk_log_renew(log, proven_point(&r), err);
-    if (status == MK_OK && log->segment_count > 0) {
-        status =
-            mk_log_load_indexes_locked(log, mk_log_active_locked(log), err);
-    }
+    if (status == MK_OK) status = load_indexes(&r, err);
     if (status == MK_OK) status = drop_below_checkpoint(&r, err);
     if (status == MK_OK) status = compare_state(&r, err);
 done:

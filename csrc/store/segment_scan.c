@@ -24,15 +24,6 @@ void mk_segment_scan_init(mk_segment_scan *scan, mk_segment *segment,
     };
 }
 
-/* Are these the zeros that a mapped tail or a preallocation left behind? */
-static bool all_zero(mk_span bytes)
-{
-    for (size_t i = 0; i < bytes.size; i++) {
-        if (bytes.data[i] != 0) return false;
-    }
-    return true;
-}
-
 /* Say what a batch that is whole by its header turns out to be. */
 static mk_scan_end judge(const mk_segment_scan *scan, const uint8_t *bytes,
                          const mk_batch *batch)
@@ -76,7 +67,8 @@ static mk_status note_batches(mk_segment_scan *scan, mk_span bytes,
             *wanted = batch.size > 0 ? batch.size : MK_BATCH_HEADER_SIZE;
             return MK_OK;
         case MK_BATCH_DAMAGED:
-            scan->end = all_zero(rest) ? MK_SCAN_TORN : MK_SCAN_DAMAGED;
+            /* A mapped tail or a preallocation leaves zeros behind. */
+            scan->end = mk_span_is_zero(rest) ? MK_SCAN_TORN : MK_SCAN_DAMAGED;
             return MK_OK;
         case MK_BATCH_OLD:
             *wanted = batch.size > rest.size ? batch.size : 0;
