@@ -275,7 +275,8 @@ describe("a clock", function()
   end)
 
   it("is nothing else", function()
-    for _, wrong in ipairs { 1, "now", true, {}, io.stdout } do
+    for _, wrong in ipairs { 1, "now", true, {}, io.stdout, { now_ms = 5 },
+      { now_ms = {} } } do
       expect.argument_error("clock", minikafka.open, tmp.path(),
         { clock = wrong })
       expect.argument_error("clock", minikafka.LogCompactor, { clock = wrong })

@@ -448,6 +448,15 @@ describe("log:wait", function()
     fill(log, 1)
     assert.is_false(log:wait(1, 0))
     assert.is_false(log:wait(1, 3600000))
+    -- A simulated disk is this program's own.
+    local disk = minikafka.SimDisk()
+    local writer <close> = minikafka.open("/log", { io = disk })
+    local reader <close> = minikafka.open("/log",
+      { io = disk, read_only = true })
+    assert.is_false(reader:wait(0, 3600000))
+    fill(writer, 1)
+    assert.is_true(reader:wait(0, 3600000))
+    assert.is_false(reader:wait(1, 3600000))
   end)
 
   it("is false after its time where a writer writes nothing", function()

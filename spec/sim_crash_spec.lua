@@ -37,6 +37,7 @@ describe("a fault", function()
     assert.equal("fsync", raised.nearest)
     expect.error("INVALID_ARGUMENT", disk.fail, disk, { op = "fsync", short = 1 })
     expect.error("INVALID_ARGUMENT", disk.fail, disk, { op = "read", delayed = true })
+    expect.error("INVALID_ARGUMENT", disk.fail, disk, { op = "write", flavour = "lost" })
     raised = expect.error("INVALID_ARGUMENT", disk.fail, disk, { opp = "read" })
     assert.equal("op", raised.nearest)
     assert.equal(0, disk:stats().faults)
@@ -84,6 +85,29 @@ describe("a fault", function()
       append(log, "d")
       log:flush()
       assert.equal(found .. " d", values(log))
+    end
+  end)
+
+  it("of fsync hits whichever call syncs a file", function()
+    for _, sync in ipairs{
+      function(log) log:flush() end,
+      function(log) log:append({ value = "b" }, { durable = true }) end,
+      function(log) log:roll() end,
+    } do
+      local disk = minikafka.SimDisk()
+      local log <close> = open(disk)
+      append(log, "a")
+      disk:fail{ op = "fsync", path = "*.log", times = 1, errno = "EIO" }
+      assert.equal("EIO", expect.error("IO", sync, log).errno)
+      assert.equal(1, disk:stats().faults)
+      append(log, "c")
+    end
+    local disk = minikafka.SimDisk()
+    local log <close> = open(disk)
+    disk:fail{ op = "fsync", path = "*.log", after = 2, times = 1, flavour = "retryable" }
+    for i = 1, 5 do
+      append(log, "a")
+      assert.equal(i ~= 3, (pcall(log.flush, log)))
     end
   end)
 

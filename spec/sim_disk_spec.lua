@@ -61,6 +61,7 @@ describe("SimDisk", function()
     for name, value in pairs{ page_bytes = 1000, sector_bytes = 8,
       capacity_bytes = -1, capacity_files = -1 } do
       expect.error("INVALID_ARGUMENT", SimDisk, { [name] = value })
+      expect.error("INVALID_ARGUMENT", SimDisk, { [name] = 0 })
     end
     expect.argument_error("io", minikafka.open, "/log", { io = {} })
     expect.argument_error("io", minikafka.open, "/log",

@@ -262,7 +262,7 @@ MK_API MK_NODISCARD mk_status mk_sim_disk_cut(mk_sim_disk *disk,
  * only seen in the trace.
  */
 typedef struct mk_sim_fault {
-    mk_sim_operation operation; /* Default ANY. */
+    mk_sim_operation operation; /* Default ANY. FSYNC hits FDATASYNC, too. */
     /* A glob of `*`, `?` and `[...]`: without a slash for the last name, with
      * one for the whole path, where `*` passes over slashes too. A rename,
      * exchange or link is also known by its second path. NULL: all. Borrowed

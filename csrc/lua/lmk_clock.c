@@ -132,10 +132,22 @@ static int system_tostring(lua_State *L)
 
 /* ---- Anybody's ---- */
 
+/* Can the value at the top be called? Takes it away. */
+static bool pop_callable(lua_State *L)
+{
+    bool callable = lua_isfunction(L, -1);
+
+    if (!callable && luaL_getmetafield(L, -1, "__call") != LUA_TNIL) {
+        callable = true;
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return callable;
+}
+
 bool lmk_is_clock(lua_State *L, int index)
 {
     int type = lua_type(L, index);
-    bool has;
 
     if (type == LUA_TFUNCTION) return true;
     if (type != LUA_TTABLE && type != LUA_TUSERDATA) return false;
@@ -143,9 +155,8 @@ bool lmk_is_clock(lua_State *L, int index)
         if (luaL_getmetafield(L, index, "__index") == LUA_TNIL) return false;
         lua_pop(L, 1);
     }
-    has = lua_getfield(L, index, "now_ms") != LUA_TNIL;
-    lua_pop(L, 1);
-    return has;
+    lua_getfield(L, index, "now_ms");
+    return pop_callable(L);
 }
 
 bool lmk_clock_native(lua_State *L, int index, mk_clock *out)

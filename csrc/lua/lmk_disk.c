@@ -92,9 +92,10 @@ static void check_disk_options(lua_State *L, mk_sim_options *out)
     lmk_option_profile(L, 1, "profile", &out->profile);
     lmk_option_integer(L, 1, "page_bytes", 0, INT64_MAX, &out->page_bytes);
     lmk_option_integer(L, 1, "sector_bytes", 0, INT64_MAX, &out->sector_bytes);
-    lmk_option_integer(L, 1, "capacity_bytes", 0, INT64_MAX,
+    /* None at all would be no limit to the core. */
+    lmk_option_integer(L, 1, "capacity_bytes", 1, INT64_MAX,
                        &out->capacity_bytes);
-    lmk_option_integer(L, 1, "capacity_files", 0, INT64_MAX,
+    lmk_option_integer(L, 1, "capacity_files", 1, INT64_MAX,
                        &out->capacity_files);
     lmk_option_boolean(L, 1, "fsync_links", &out->fsync_links);
     lmk_option_boolean(L, 1, "exchange", &out->exchange);

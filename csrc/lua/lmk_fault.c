@@ -50,6 +50,25 @@ static void option_path(lua_State *L, int arg, const char **out)
     lua_pop(L, 1);
 }
 
+static bool is_sync(const mk_sim_fault *fault)
+{
+    return fault->operation == MK_SIM_ANY_OPERATION ||
+           fault->operation == MK_SIM_FSYNC ||
+           fault->operation == MK_SIM_FDATASYNC;
+}
+
+/* Read a flavour, when operation and delay are known. */
+static void option_flavour(lua_State *L, int arg, mk_sim_fault *fault)
+{
+    int word;
+
+    if (!lmk_option_word(L, arg, "flavour", flavours, &word)) return;
+    fault->flavour = (mk_sim_flavour)word;
+    if (is_sync(fault) || fault->delayed) return;
+    lmk_raise_status(L, MK_INVALID_ARGUMENT,
+                     "only the failed sync of a file has a flavour");
+}
+
 /* disk:fail{...} */
 int lmk_disk_fail(lua_State *L)
 {
@@ -69,13 +88,11 @@ int lmk_disk_fail(lua_State *L)
     if (lmk_option_word(L, 2, "op", operations, &word)) {
         fault.operation = (mk_sim_operation)word;
     }
-    if (lmk_option_word(L, 2, "flavour", flavours, &word)) {
-        fault.flavour = (mk_sim_flavour)word;
-    }
     lmk_option_integer(L, 2, "after", 0, INT64_MAX, &fault.after);
     lmk_option_integer(L, 2, "times", 1, INT64_MAX, &fault.times);
     lmk_option_integer(L, 2, "short", 0, INT64_MAX, &fault.short_size);
     lmk_option_boolean(L, 2, "delayed", &fault.delayed);
+    option_flavour(L, 2, &fault);
     option_errno(L, 2, &fault.os_errno);
     option_path(L, 2, &fault.path);
 

@@ -320,12 +320,14 @@ int lmk_log_configure(lua_State *L)
 }
 
 /* log:wait(offset, timeout_ms) -> is the log end greater? Nobody but this
- * program appends to a log that it writes, so there waiting is of no use. */
+ * program appends to a log that it writes, or on a disk of its own making, so
+ * there waiting is of no use. */
 int lmk_log_wait(lua_State *L)
 {
     lmk_log_box *box = lmk_check_self_log(L);
     int64_t offset = lmk_check_integer(L, 2, "offset");
     int64_t timeout_ms = lmk_check_integer(L, 3, "timeout_ms");
+    bool others = box->read_only && box->disk == NULL;
     bool reached = false;
     mk_status status;
     lmk_call call;
@@ -338,8 +340,7 @@ int lmk_log_wait(lua_State *L)
                                 (LUAI_UACINT)timeout_ms);
     }
     log = lmk_enter(&call, L, box, 1);
-    status = mk_log_wait(log, offset, box->read_only ? timeout_ms : 0, &reached,
-                         &err);
+    status = mk_log_wait(log, offset, others ? timeout_ms : 0, &reached, &err);
     lmk_finish(&call, status, &err);
     lua_pushboolean(L, reached);
     return 1;

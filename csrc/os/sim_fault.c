@@ -222,12 +222,17 @@ void mk_sim_disk_disarm(mk_sim_disk *disk)
 
 /* ---- Steps ---- */
 
+/* Which of the two calls syncs a file is its owner's affair: a fault of fsync
+ * is one of both. */
+static bool matches_operation(mk_sim_operation wanted, mk_sim_operation found)
+{
+    if (wanted == MK_SIM_ANY_OPERATION || wanted == found) return true;
+    return wanted == MK_SIM_FSYNC && found == MK_SIM_FDATASYNC;
+}
+
 static bool matches(const mk_sim_fault *fault, const mk_sim_step *step)
 {
-    if (fault->operation != MK_SIM_ANY_OPERATION &&
-        fault->operation != step->operation) {
-        return false;
-    }
+    if (!matches_operation(fault->operation, step->operation)) return false;
     if (fault->path == NULL) return true;
     if (mk_sim_glob_match(fault->path, step->path)) return true;
     return step->to != NULL && mk_sim_glob_match(fault->path, step->to);
