@@ -87,7 +87,7 @@ describe("explore", function()
     end
 
     for _, exchange in ipairs{ true, false } do
-      minikafka.explore{ exchange = exchange,
+      local result = minikafka.explore{ exchange = exchange,
         setup = function(disk)
           local log <close> = minikafka.open("/log", { io = disk })
           for i = 0, 3 do log:append_kv("k" .. i % 2, "v" .. i) end
@@ -109,7 +109,40 @@ describe("explore", function()
             assert(path:find("^/log/"), path .. " remains")
           end
         end }
+      assert.equal(true, result.complete)
     end
+  end)
+
+  it("tells at which steps it drew lots, as there were too many disks", function()
+    local scenario, lines = { exhaustive_bits = 6, seed = 3, check = function() end,
+      run = function(disk)
+        local log = minikafka.open("/log", { io = disk })
+        for i = 1, 2 do log:append_kv("k", ("v"):rep(5000) .. i) end
+      end }, {}
+    scenario.report = function(line) lines[#lines + 1] = line end
+    local result = minikafka.explore(scenario)
+    assert.equal(false, result.complete)
+    assert.truthy(#result.incomplete > 1 and result.incomplete[1] > 1)
+    local told = ("explore: at %d steps not all there are: they had more than " ..
+      "exhaustive_bits allow, the first was step %d (")
+      :format(#result.incomplete, result.incomplete[1])
+    assert.equal(told, lines[#lines]:sub(1, #told))
+    assert.truthy(lines[#lines]:find(", at spec/explore_spec.lua:%d+%)$"))
+    assert.truthy(tostring(result):find("distinct; at %d+ steps not all there are"))
+    scenario.exhaustive_bits, lines = nil, {}
+    result = minikafka.explore(scenario)
+    assert.equal(true, result.complete)
+    assert.same({}, result.incomplete)
+    assert.same({}, lines)
+  end)
+
+  it("says that it was of no use where run does nothing on its disk", function()
+    local line
+    local result = minikafka.explore{ run = function() end, check = function() end,
+      report = function(text) line = text end }
+    assert.equal("0 steps, 1 state, 1 of them distinct; run had the disk do nothing: " ..
+      "are its logs opened with io = disk?", tostring(result))
+    assert.truthy(line:find("io = disk", 1, true))
   end)
 
   it("gives check the acknowledgements so far, as table.pack() has them", function()
@@ -367,7 +400,12 @@ describe("a scenario with a bug", function()
     end
     assert.equal(first.after:hash(), raised.after:hash())
     found.check = function() end
-    assert.equal(1, load(first.script)(found).distinct)
+    local line
+    found.report = function(text) line = text end
+    local result = load(first.script)(found)
+    assert.equal(1, result.distinct)
+    assert.truthy(tostring(result):find("; check is content with the disk", 1, true))
+    assert.equal("explore: check is content with the disk that replay names", line)
   end)
 
   it("is found in the recovery of a recovery, and replayed there", function()
@@ -447,6 +485,8 @@ describe("the options of explore", function()
     expect.error("INVALID_ARGUMENT", minikafka.explore, with("replay", { 1 }))
     expect.error("INVALID_ARGUMENT", minikafka.explore, with("nested", -1))
     expect.error("INVALID_ARGUMENT", minikafka.explore, with("page_bytes", 1))
+    expect.error("INVALID_ARGUMENT", minikafka.explore, with("exhaustive_bits", 27))
+    expect.argument_error("exhaustive_bits", minikafka.explore, with("exhaustive_bits", "9"))
     local raised = expect.error("INVALID_ARGUMENT", minikafka.explore, with("chek", fine))
     assert.equal("check", raised.nearest)
     raised = expect.error("INVALID_ARGUMENT", minikafka.explore, with("profile", "lasy"))

@@ -42,20 +42,25 @@ static int next_state(lua_State *L)
 /* disk:crash_states{...} -> iterator, nil, nil, row */
 int lmk_disk_crash_states(lua_State *L)
 {
-    static const char *const names[] = {"limit", "profile", "tears", NULL};
+    static const char *const names[] = {"exhaustive_bits", "limit", "profile",
+                                        "tears", NULL};
     static const lmk_names known = {names, false};
     mk_sim_states_options options;
     states_box *box;
     mk_status status;
+    int64_t bits;
     mk_error err;
 
     lmk_check_self_disk(L);
     lua_settop(L, 2);
     lmk_check_options(L, 2, &known);
     mk_sim_states_options_default(&options);
+    bits = options.exhaustive_bits;
     lmk_option_integer(L, 2, "limit", 0, INT64_MAX, &options.limit);
     lmk_option_profile(L, 2, "profile", &options.profile);
     lmk_option_boolean(L, 2, "tears", &options.tears);
+    lmk_option_integer(L, 2, "exhaustive_bits", 4, 26, &bits);
+    options.exhaustive_bits = (int)bits;
 
     box = lua_newuserdatauv(L, sizeof *box, 1);
     box->states = NULL;

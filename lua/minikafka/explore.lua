@@ -18,6 +18,8 @@
 --     nested = 0           how many crashes in a row: while `check` recovers
 --                          what a crash left, the next one comes
 --     limit = nil          of states at each moment; nil: all
+--     exhaustive_bits = 22 a moment at which more than 2^this choices of what
+--                          is not synced could survive is drawn from; up to 26
 --     tears = false        states with a torn page, too
 --     seed = 1             of what is drawn where there are too many states
 --     report = nil         function(text), given a failure and, every few
@@ -32,9 +34,10 @@
 -- fsync_links, page_bytes, sector_bytes. A clock that is given here is one for
 -- all disks: leave it out where `check` changes it.
 --
--- The result is {steps, states, distinct, complete, acked, seed}: operations
--- of `run`, disks found, those among them that differ, whether that was all,
--- and how often `ack` was called.
+-- The result is {steps, states, distinct, complete, incomplete, acked, seed}:
+-- operations of `run`, disks found, those among them that differ, whether that
+-- was all, the list of the steps at which it was not, and how often `ack` was
+-- called.
 --
 -- A disk that `check` fails on becomes an error object CHECK_FAILED with
 -- `step`, `steps` (a list, if crashes were nested), `profile`, `seed`, `cause`
@@ -54,7 +57,7 @@ local SimDisk = core.public.SimDisk
 local disk_options = { "capacity_bytes", "capacity_files", "clock", "exchange",
   "fsync_links", "page_bytes", "profile", "sector_bytes", "seed" }
 
-local own_options = { "check", "limit", "nested", "progress", "replay", "report",
+local own_options = { "check", "exhaustive_bits", "limit", "nested", "progress", "replay", "report",
   "run", "setup", "tears" }
 
 -- Seconds of work between two lines that say how far it is.
@@ -62,6 +65,9 @@ local SECONDS_TO_TELL = 5
 
 -- Once a state fails, so many others of its moment are weighed against it.
 local SHRINK_MAX = 1000
+
+-- A moment in the midst of a compaction of a few segments has fewer choices.
+local EXHAUSTIVE_BITS = 22
 
 -- All files of this library begin with this; what they do is done for others.
 local SOURCE = debug.getinfo(1, "S").source
@@ -120,6 +126,15 @@ local function check_count(options, name)
   return count
 end
 
+local function check_bits(options)
+  local bits = check_count(options, "exhaustive_bits") or EXHAUSTIVE_BITS
+  if bits < 4 or bits > 26 then
+    core.raise{ code = "INVALID_ARGUMENT", message =
+      ("option 'exhaustive_bits' is %d, and must be in 4..26"):format(bits) }
+  end
+  return bits
+end
+
 local function check_replay(options)
   local replay = check_type(options, "replay", "table")
   for i, number in ipairs(replay or {}) do
@@ -166,12 +181,13 @@ local function read_options(options)
     progress = check_type(options, "progress", "function"),
     nested = check_count(options, "nested") or 0,
     limit = check_count(options, "limit"),
+    exhaustive_bits = check_bits(options),
     tears = check_type(options, "tears", "boolean"),
     report = check_report(options),
     replay = check_replay(options),
     seed = core.integer(options.seed) or 1,
     clock_given = options.clock ~= nil,
-    seen = {}, states = 0, distinct = 0, complete = true,
+    seen = {}, states = 0, distinct = 0, incomplete = {},
     began = os.clock(), told = os.clock(),
   }, made
 end
@@ -227,18 +243,29 @@ local function copy_acked(acked, count)
   return copy
 end
 
+--- Not all disks that a crash at this moment may leave are looked at.
+local function note_incomplete(e, moment)
+  local steps = e.incomplete
+  if steps[#steps] ~= e.step then
+    steps[#steps + 1] = e.step
+    e.first_incomplete = e.first_incomplete or failure.tell_moment(moment)
+  end
+end
+
 --- Iterate over the numbers and disks that a crash at this moment may leave.
 -- The first, that of a kill, still has its unsynced changes if another crash
 -- may follow.
 local function survivors(e, moment, depth)
   local next_state, _, _, row = moment.disk:crash_states{ limit = e.limit,
-    tears = e.tears }
+    tears = e.tears, exhaustive_bits = e.exhaustive_bits }
 
   return function(_, number)
     local state = next_state()
     if not state then
       local _, complete = row:info()
-      e.complete = e.complete and complete
+      if not complete then
+        note_incomplete(e, moment)
+      end
       return nil
     end
     if number == 0 and depth > 0 then
@@ -395,9 +422,32 @@ end
 
 local result_type = { __name = "minikafka.exploration" }
 
+local function counted(count, word)
+  return ("%d %s%s"):format(count, word, count == 1 and "" or "s")
+end
+
 function result_type:__tostring()
-  return ("%d steps, %d states, %d of them distinct%s"):format(self.steps,
-    self.states, self.distinct, self.complete and "" or " (not all there are)")
+  local text = ("%s, %s, %d of them distinct"):format(
+    counted(self.steps, "step"), counted(self.states, "state"), self.distinct)
+  if self.note then
+    return ("%s; %s"):format(text, self.note)
+  end
+  return text
+end
+
+--- What a person should know of the result beside the numbers, if anything.
+local function note_of(e)
+  if e.replay then
+    return e.distinct > 0 and "check is content with the disk that replay names"
+      or "the disk that replay names is not among those found"
+  elseif e.steps == 0 then
+    return "run had the disk do nothing: are its logs opened with io = disk?"
+  elseif #e.incomplete > 0 then
+    return ("at %s not all there are: %s had more than %s, the first was %s")
+      :format(counted(#e.incomplete, "step"),
+        #e.incomplete == 1 and "it" or "they",
+        e.limit and "limit" or "exhaustive_bits allow", e.first_incomplete)
+  end
 end
 
 --- Run the scenario, and find out.
@@ -431,12 +481,14 @@ local function explore(e, made)
       end
     end
   end
-  if e.replay and e.distinct == 0 and e.report then
-    e.report("explore: the disk that replay names is not among those found")
+  local note = note_of(e)
+  if note and e.report and not (e.limit and #e.incomplete > 0) then
+    e.report("explore: " .. note)
   end
   return setmetatable({ steps = steps, states = e.states,
-    distinct = e.distinct, complete = e.complete and not e.replay,
-    acked = #e.acked, seed = e.seed }, result_type)
+    distinct = e.distinct, complete = #e.incomplete == 0 and not e.replay,
+    incomplete = e.incomplete, acked = #e.acked, seed = e.seed, note = note },
+    result_type)
 end
 
 return function(options)

@@ -76,7 +76,8 @@ local function one_line(text)
   return (tostring(text):gsub("%s*\n%s*", "; "))
 end
 
-local function tell_moment(moment)
+--- "step 3 (fsync /log/minikafka.state, at queue.lua:12)"
+function failure.tell_moment(moment)
   local event, where = moment.event, moment.where
   return ("step %d (%s%s)"):format(moment.step,
     event and event.op .. " " .. event.path or "the end",
@@ -85,11 +86,11 @@ end
 
 --- "step 3 (...) of the recovery after a crash before step 9 (...)"
 local function tell_trail(trail)
-  local text = tell_moment(trail.moment)
+  local text = failure.tell_moment(trail.moment)
   while trail.outer do
     trail = trail.outer
     text = text .. " of a recovery after a crash before "
-      .. tell_moment(trail.moment)
+      .. failure.tell_moment(trail.moment)
   end
   return text
 end
