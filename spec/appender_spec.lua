@@ -93,6 +93,19 @@ describe("an appender", function()
     assert.equal(0, select("#", out:flush()))
   end)
 
+  it("takes no options of an append: nothing of them would come true", function()
+    local log <close> = open()
+    local out <close> = log:appender()
+    local raised = expect.error("INVALID_ARGUMENT", out.append, out, { {} },
+      { durabel = true })
+    assert.equal("durable", raised.nearest)
+    expect.error("INVALID_ARGUMENT", out.append, out, { {} },
+      { durable = true })
+    expect.argument_error("options", out.append, out, { {} }, 5)
+    out:append({ {} }, {})
+    assert.same({ 0, 0 }, { out:flush() })
+  end)
+
   it("takes an empty batch for none, as its log does", function()
     local log <close> = open()
     local out <close> = log:appender()

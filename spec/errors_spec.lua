@@ -429,6 +429,10 @@ describe("a name whose time has not come", function()
     expect.error("UNSUPPORTED", log.records, log, 0, committed)
     expect.error("UNSUPPORTED", log.cursor, log, committed)
     expect.error("UNSUPPORTED", log.truncate_to, log, 0, { full = true })
+    local zstd = { compression_type = "zstd" }
+    expect.error("UNSUPPORTED", log.configure, log, zstd)
+    expect.error("UNSUPPORTED", minikafka.open, tmp.path(), zstd)
+    log:configure { compression_type = "uncompressed" }
     local uncommitted = { isolation = "read_uncommitted" }
     assert.equal(11, #log:fetch(0, uncommitted))
     log:truncate_to(11, { full = false })

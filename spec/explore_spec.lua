@@ -461,6 +461,16 @@ describe("an error of setup or run", function()
       end,
       check = function() end }
     assert.truthy(result.states > 1)
+    local ran = false
+    minikafka.explore{
+      setup = function(disk)
+        local log = minikafka.open("/log", { io = disk })
+        disk:crash{ keep = "lazy" }
+        log:append_kv("k", "v")
+      end,
+      run = function() ran = true end,
+      check = function() end }
+    assert.is_true(ran)
   end)
 end)
 

@@ -177,6 +177,12 @@ describe("a workload", function()
     local log <close> = open()
     local workload = minikafka.workload()
     expect.argument_error("run", workload.run, workload, log, "5")
+    for _, wrong in ipairs { 5, "log", {}, io.stdout, log:cursor() } do
+      expect.argument_error("log", workload.run, workload, wrong, 5)
+      expect.argument_error("self", workload.run, wrong, log, 5)
+    end
+    expect.argument_error("log", workload.run, workload)
+    expect.argument_error("self", workload.run)
     expect.error("INVALID_ARGUMENT", workload.run, workload, log, -1)
     assert.equal(0, log.log_end_offset)
   end)
@@ -235,5 +241,8 @@ describe("a generator of keys", function()
     end
     expect.argument_error("uniform", keys.uniform)
     expect.argument_error("zipf", keys.zipf, 5, "1")
+    for _, s in ipairs { -1, -0.001, 0 / 0, 1 / 0, -1 / 0 } do
+      expect.error("INVALID_ARGUMENT", keys.zipf, 5, s)
+    end
   end)
 end)

@@ -144,10 +144,25 @@ static int find_word(const char *const *words, const char *text, size_t size)
     return -1;
 }
 
+/* Find the word that `text` begins with, up to a comma; spaces around it don't
+ * count. `*text` is then at its end. */
+static int find_listed(const char *const *words, const char **text)
+{
+    const char *word = *text + strspn(*text, " ");
+    size_t size = strcspn(word, ",");
+
+    *text = word + size;
+    while (size > 0 && word[size - 1] == ' ') {
+        size--;
+    }
+    return find_word(words, word, size);
+}
+
 /* Read one word, or for WORDS a set of them as bits: "compact,delete". */
 static mk_status read_words(const mk_setting *setting, const char *text,
                             int64_t *out, mk_error *err)
 {
+    const char *at = text;
     bool several = setting->type == MK_SETTING_WORDS;
     int64_t bits = 0;
 
@@ -156,8 +171,8 @@ static mk_status read_words(const mk_setting *setting, const char *text,
         return MK_OK;
     }
     for (;;) {
-        size_t size = several ? strcspn(text, ",") : strlen(text);
-        int word = find_word(setting->words, text, size);
+        int word = several ? find_listed(setting->words, &at)
+                           : find_word(setting->words, text, strlen(text));
 
         if (word < 0) {
             return mk_fail(err, MK_INVALID_ARGUMENT, "%s can't be %s",
@@ -168,9 +183,8 @@ static mk_status read_words(const mk_setting *setting, const char *text,
             return MK_OK;
         }
         bits |= INT64_C(1) << word;
-        text += size;
-        if (*text == '\0') break;
-        text++;
+        if (*at == '\0') break;
+        at++;
     }
     *out = bits;
     return MK_OK;
@@ -291,6 +305,12 @@ mk_status mk_config_check(const mk_config *config, mk_error *err)
         return mk_fail(err, MK_INVALID_ARGUMENT,
                        "min_compaction_lag_ms is greater than "
                        "max_compaction_lag_ms");
+    }
+    if (config->compression_type != MK_CODEC_PRODUCER &&
+        config->compression_type != MK_CODEC_NONE) {
+        return mk_fail(err, MK_UNSUPPORTED,
+                       "compression_type %s is not built in yet",
+                       codec_words[config->compression_type]);
     }
     return MK_OK;
 }

@@ -289,6 +289,9 @@ bool lmk_option_word(lua_State *L, int arg, const char *name,
 /* Read `compression`. */
 void lmk_option_codec(lua_State *L, int arg, mk_codec *out);
 
+/* Of those of log:append() allow none: an appender has its own. */
+void lmk_refuse_append_options(lua_State *L, int arg);
+
 /* Push the word for a codec. */
 void lmk_push_codec(lua_State *L, mk_codec codec);
 

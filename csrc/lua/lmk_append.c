@@ -3,14 +3,25 @@
  */
 #include "lua/lmk.h"
 
+static const char *const option_names[] = {
+    "base_sequence",  "compression", "durable",       "leader_epoch", "offsets",
+    "producer_epoch", "producer_id", "transactional", NULL,
+};
+static const lmk_names known = {option_names, false};
+
+void lmk_refuse_append_options(lua_State *L, int arg)
+{
+    lmk_check_options(L, arg, &known);
+    for (size_t i = 0; option_names[i] != NULL; i++) {
+        if (!lmk_push_option(L, arg, option_names[i])) continue;
+        lmk_raise_status(L, MK_INVALID_ARGUMENT,
+                         "option '%s' is for log:append(), not an appender's",
+                         option_names[i]);
+    }
+}
+
 static void check_append_options(lua_State *L, int arg, mk_append_options *out)
 {
-    static const char *const names[] = {
-        "base_sequence", "compression",   "durable",
-        "leader_epoch",  "offsets",       "producer_epoch",
-        "producer_id",   "transactional", NULL,
-    };
-    static const lmk_names known = {names, false};
     int64_t leader_epoch = 0;
 
     mk_append_options_default(out);

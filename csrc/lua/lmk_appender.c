@@ -84,6 +84,7 @@ static int appender_append(lua_State *L)
     lmk_call call;
     mk_error err;
 
+    lmk_refuse_append_options(L, 3);
     lmk_check_records(L, 2, box->log->lua_clock, &records);
     appender = enter(&call, L, box);
     status = mk_appender_append(appender, records.records, records.count, &err);

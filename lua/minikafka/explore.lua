@@ -450,21 +450,27 @@ local function note_of(e)
   end
 end
 
+--- Raise what a part of the scenario raised. That its disk lost power, which it
+-- may do itself, only ends that part.
+local function pass_on(done, raised)
+  if not done and not core.public.is_error(raised, "CRASHED") then
+    error(raised, 0)
+  end
+end
+
 --- Run the scenario, and find out.
 local function explore(e, made)
   local disk = SimDisk(made)
   e.acked = {}
   if e.setup then
-    e.setup(disk)
+    pass_on(pcall(e.setup, disk))
   end
   local moments, outcome, steps = watch(disk, e.acked, function()
     e.run(disk, function(...)
       e.acked[#e.acked + 1] = table.pack(...)
     end)
   end)
-  if not outcome[1] and not core.public.is_error(outcome[2], "CRASHED") then
-    error(outcome[2], 0)
-  end
+  pass_on(outcome[1], outcome[2])
   e.steps = steps
   local last = e.replay and #e.replay // 2 - 1 or e.nested
   for depth = e.replay and last or 0, last do

@@ -44,6 +44,10 @@ function keys.zipf(n, s)
     error(("bad argument #2 to 'zipf' (s: number expected, got %s)")
       :format(type(s)), 2)
   end
+  if not (exponent >= 0 and exponent < math.huge) then
+    core.raise{ code = "INVALID_ARGUMENT",
+      message = ("s is %s, and must be a number from 0 up"):format(exponent) }
+  end
   local sums, total = {}, 0.0
   for i = 1, count do
     total = total + i ^ -exponent

@@ -170,9 +170,18 @@ local function read_clock(clock)
   return type(clock) == "function" and clock() or clock:now_ms()
 end
 
+local function check_handle(name, value, metatable, expected)
+  if getmetatable(value) ~= metatable then
+    error(("bad argument #1 to 'run' (%s: %s expected, got %s)")
+      :format(name, expected, type(value)), 3)
+  end
+end
+
 --- Append `n` records to `log`. Returns the first and the last offset, or
 -- nothing if `n` is 0.
 function workload:run(log, n)
+  check_handle("self", self, workload, workload.__name)
+  check_handle("log", log, "minikafka.log", "minikafka.log")
   local count = core.integer(n)
   if not count then
     error(("bad argument #2 to 'run' (n: integer expected, got %s)")

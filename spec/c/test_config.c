@@ -268,6 +268,10 @@ static void test_sets_of_words(void **state)
         {"delete,compact", MK_POLICY_COMPACT | MK_POLICY_DELETE,
          "delete,compact"},
         {"delete,delete", MK_POLICY_DELETE, "delete"},
+        {"delete, compact", MK_POLICY_COMPACT | MK_POLICY_DELETE,
+         "delete,compact"},
+        {" compact  ,delete ", MK_POLICY_COMPACT | MK_POLICY_DELETE,
+         "delete,compact"},
         {"", 0, ""},
     };
     static const char *const wrong[] = {
@@ -275,7 +279,8 @@ static void test_sets_of_words(void **state)
         "delete,",
         ",delete",
         "delete,,compact",
-        "delete, compact",
+        "delete, ,compact",
+        " ",
         "delete;compact",
         "Delete",
         "delet",
@@ -426,6 +431,12 @@ static void test_check_of_choices(void **state)
     config.compression_type = 6;
     assert_status(mk_config_check(&config, &err), MK_INVALID_ARGUMENT);
     assert_non_null(strstr(err.message, "compression_type"));
+    config.compression_type = MK_CODEC_NONE;
+    assert_ok(mk_config_check(&config, NULL));
+    for (int i = MK_CODEC_GZIP; i <= MK_CODEC_ZSTD; i++) {
+        config.compression_type = i;
+        assert_status(mk_config_check(&config, NULL), MK_UNSUPPORTED);
+    }
     config = default_config();
     config.message_timestamp_type = -1;
     assert_status(mk_config_check(&config, NULL), MK_INVALID_ARGUMENT);
