@@ -2,6 +2,7 @@
 #include "log/leftovers.h"
 
 #include "base/check.h"
+#include "store/segment.h"
 #include "store/staged_file.h"
 
 #include "base/poison.h"
@@ -48,7 +49,8 @@ static mk_status add_step(mk_leftovers *plan, mk_leftovers_step step,
     return status;
 }
 
-static mk_status add_sync(mk_leftovers *plan, mk_sync_name sync, mk_error *err)
+mk_status mk_leftovers_add_sync(mk_leftovers *plan, mk_sync_name sync,
+                                mk_error *err)
 {
     return add_step(
         plan, (mk_leftovers_step){.action = MK_LEFTOVERS_SYNC, .sync = sync},
@@ -73,7 +75,7 @@ static mk_status add_steps(mk_leftovers *plan, mk_leftovers_action action,
         if (test(plan, step.file)) status = add_step(plan, step, err);
     }
     if (status == MK_OK && sync != NULL && plan->step_count > before) {
-        status = add_sync(plan, *sync, err);
+        status = mk_leftovers_add_sync(plan, *sync, err);
     }
     return status;
 }
@@ -221,7 +223,7 @@ static mk_status name_outputs(mk_leftovers *plan, mk_error *err)
         plan->steps[i].file.stage = MK_STAGE_SWAP;
     }
     if (status != MK_OK || plan->step_count == before) return status;
-    return add_sync(plan, done, err);
+    return mk_leftovers_add_sync(plan, done, err);
 }
 
 static mk_status end_swap(mk_leftovers *plan, mk_error *err)
@@ -235,7 +237,8 @@ static mk_status end_swap(mk_leftovers *plan, mk_error *err)
         status = add_steps(plan, MK_LEFTOVERS_RENAME, MK_STAGE_SWAP, is_cleaned,
                            NULL, err);
         /* Also names that an owner gave who died before they were stable. */
-        if (status == MK_OK) status = add_sync(plan, complete, err);
+        if (status == MK_OK)
+            status = mk_leftovers_add_sync(plan, complete, err);
     }
     if (status == MK_OK) {
         status = add_steps(plan, MK_LEFTOVERS_RENAME, MK_STAGE_DELETED,
@@ -334,6 +337,15 @@ void mk_leftovers_deinit(mk_leftovers *plan)
     *plan = (mk_leftovers){.heap = plan->heap};
 }
 
+mk_status mk_leftovers_add_drop(mk_leftovers *plan, int64_t base_offset,
+                                mk_error *err)
+{
+    return add_step(plan,
+                    (mk_leftovers_step){.action = MK_LEFTOVERS_DROP,
+                                        .file = {.offset = base_offset}},
+                    err);
+}
+
 static mk_status run_step(const mk_leftovers_step *step, mk_vfs *vfs,
                           const char *directory, mk_error *err)
 {
@@ -342,6 +354,8 @@ static mk_status run_step(const mk_leftovers_step *step, mk_vfs *vfs,
         return mk_vfs_sync_directory(vfs, directory, step->sync, err);
     case MK_LEFTOVERS_UNLINK:
         return mk_staged_file_unlink(vfs, directory, step->file, err);
+    case MK_LEFTOVERS_DROP:
+        return mk_segment_unlink(vfs, directory, step->file.offset, err);
     case MK_LEFTOVERS_RENAME:
         break;
     }

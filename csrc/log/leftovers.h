@@ -33,12 +33,13 @@
 typedef enum mk_leftovers_action {
     MK_LEFTOVERS_UNLINK,
     MK_LEFTOVERS_RENAME, /* To another stage. */
+    MK_LEFTOVERS_DROP,   /* All files of a segment of the log. */
     MK_LEFTOVERS_SYNC,   /* The directory. */
 } mk_leftovers_action;
 
 typedef struct mk_leftovers_step {
     mk_leftovers_action action;
-    mk_file_name file; /* UNLINK, RENAME. */
+    mk_file_name file; /* UNLINK, RENAME; of DROP the offset. */
     mk_file_stage to;  /* RENAME. */
     mk_sync_name sync; /* SYNC. */
 } mk_leftovers_step;
@@ -83,6 +84,14 @@ MK_NODISCARD mk_status mk_leftovers_plan(mk_leftovers *plan,
                                          const mk_rewrite_note *note,
                                          mk_log_eye eye, mk_error *err);
 void mk_leftovers_deinit(mk_leftovers *plan);
+
+/* Add steps behind those of the plan: the files of the segment at `base_offset`
+ * go; the directory is synced. Errors: NO_MEMORY. */
+MK_NODISCARD mk_status mk_leftovers_add_drop(mk_leftovers *plan,
+                                             int64_t base_offset,
+                                             mk_error *err);
+MK_NODISCARD mk_status mk_leftovers_add_sync(mk_leftovers *plan,
+                                             mk_sync_name sync, mk_error *err);
 
 /* How many of the log's segments begin below `offset`? */
 size_t mk_leftovers_count_below(const mk_leftovers *plan, int64_t offset);

@@ -384,11 +384,9 @@ mk_status mk_log_drop_suffix_locked(mk_log *log, size_t first, mk_error *err)
             mk_log_unpin_locked(log, last);
         }
         mk_log_forget_segments_locked(log, log->segment_count - 1, 1);
-        if (log->read_only) continue;
         status = mk_segment_unlink(log->vfs, log->directory, base_offset, err);
         if (status != MK_OK) return status;
     }
-    if (log->read_only) return MK_OK;
     /* They have to be gone before the state forgets that they should be. */
     return mk_vfs_sync_directory(log->vfs, log->directory,
                                  MK_SYNC_CUT_DIRECTORY, err);

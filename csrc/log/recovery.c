@@ -44,10 +44,28 @@ typedef struct recovery {
 
 /* ---- What is there ---- */
 
-/* Remove segments that lie wholly below the log start: their removal was cut
- * short. */
-static mk_status drop_below(mk_log *log, int64_t start_offset, mk_error *err)
+/* A segment is not the log's any more. Its files go once all else of the
+ * directory is found to be in order. */
+static mk_status give_up(recovery *r, size_t i, mk_error *err)
 {
+    int64_t base_offset = r->log->segments[i]->base_offset;
+
+    mk_log_forget_segments_locked(r->log, i, 1);
+    return mk_leftovers_add_drop(&r->leftovers, base_offset, err);
+}
+
+/* Before something goes since the state says so: see that the state's name is
+ * on stable storage. Its owner may have died before. */
+static mk_status settle_state(recovery *r, mk_error *err)
+{
+    return mk_leftovers_add_sync(&r->leftovers, MK_SYNC_RECOVER_DIRECTORY, err);
+}
+
+/* Give up segments that lie wholly below the log start: their removal was cut
+ * short. */
+static mk_status drop_below(recovery *r, int64_t start_offset, mk_error *err)
+{
+    mk_log *log = r->log;
     mk_status status = MK_OK;
     size_t count = 0;
 
@@ -55,15 +73,25 @@ static mk_status drop_below(mk_log *log, int64_t start_offset, mk_error *err)
            log->segments[count + 1]->base_offset <= start_offset) {
         count++;
     }
-    if (count > 0) status = mk_log_settle_state(log, err);
-    for (; status == MK_OK && count > 0; count--) {
-        int64_t base_offset = log->segments[0]->base_offset;
-
-        mk_log_forget_segments_locked(log, 0, 1);
-        if (log->read_only) continue;
-        status = mk_segment_unlink(log->vfs, log->directory, base_offset, err);
-    }
+    if (count > 0) status = settle_state(r, err);
+    for (; status == MK_OK && count > 0; count--)
+        status = give_up(r, 0, err);
     return status;
+}
+
+/* Give up the segments from number `first` on, the last one first. */
+static mk_status drop_suffix(recovery *r, size_t first, mk_error *err)
+{
+    mk_log *log = r->log;
+    mk_status status = MK_OK;
+
+    if (log->segment_count <= first) return MK_OK;
+    while (status == MK_OK && log->segment_count > first) {
+        status = give_up(r, log->segment_count - 1, err);
+    }
+    if (status != MK_OK) return status;
+    /* They have to be gone before the state forgets that they should be. */
+    return mk_leftovers_add_sync(&r->leftovers, MK_SYNC_CUT_DIRECTORY, err);
 }
 
 /* The state says that the end was being cut off: bring that to its end. What is
@@ -95,9 +123,8 @@ static mk_status finish_cut(recovery *r, mk_error *err)
     if (facts != NULL && facts->next_offset > end_offset) {
         mk_state_forget(state, facts->base_offset, facts->base_offset + 1);
     }
-    status = mk_log_settle_state(log, err);
-    if (status != MK_OK) return status;
-    return mk_log_drop_suffix_locked(log, kept, err);
+    status = settle_state(r, err);
+    return status == MK_OK ? drop_suffix(r, kept, err) : status;
 }
 
 /* ---- Checking ---- */
@@ -269,15 +296,13 @@ static mk_status drop_failed_roll(recovery *r, mk_error *err)
 {
     mk_log *log = r->log;
     const mk_segment *last = mk_log_active_locked(log);
-    int64_t base_offset = last->base_offset;
 
     if (log->segment_count < 2 || last->log_bytes > 0 ||
-        log->segments[log->segment_count - 2]->next_offset <= base_offset) {
+        log->segments[log->segment_count - 2]->next_offset <=
+            last->base_offset) {
         return MK_OK;
     }
-    mk_log_forget_segments_locked(log, log->segment_count - 1, 1);
-    if (log->read_only) return MK_OK;
-    return mk_segment_unlink(log->vfs, log->directory, base_offset, err);
+    return give_up(r, log->segment_count - 1, err);
 }
 
 /* Leave the segments from number `i` on aside: what stands before them is the
@@ -435,7 +460,8 @@ static mk_status drop_below_checkpoint(recovery *r, mk_error *err)
     if (err == NULL) err = &scratch;
     r->evidence.changed = true;
     if (!log->read_only) status = mk_log_store_state_locked(log, true, err);
-    if (status == MK_OK) status = drop_below(log, log->log_start_offset, err);
+    if (status == MK_OK) status = drop_below(r, log->log_start_offset, err);
+    if (status == MK_OK) status = mk_inventory_settle(log, &r->leftovers, err);
     if (log->recovery_point.segment < log->segments[0]->base_offset) {
         mk_log_forget_point_locked(log);
     }
@@ -485,7 +511,7 @@ static mk_status recover_once(mk_log *log, const mk_progress *progress,
         status = mk_evidence_forget(&r.evidence, &r.leftovers, err);
     }
     if (status == MK_OK) {
-        status = drop_below(log, r.evidence.state.log_start_offset, err);
+        status = drop_below(&r, r.evidence.state.log_start_offset, err);
     }
     if (status == MK_OK) status = finish_cut(&r, err);
     if (status == MK_OK) {

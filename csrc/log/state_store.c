@@ -147,10 +147,3 @@ mk_status mk_log_end_cut_locked(mk_log *log, mk_error *err)
     if (status != MK_OK) log->cut_to = cut_to;
     return status;
 }
-
-mk_status mk_log_settle_state(mk_log *log, mk_error *err)
-{
-    if (log->read_only) return MK_OK;
-    return mk_vfs_sync_directory(log->vfs, log->directory,
-                                 MK_SYNC_RECOVER_DIRECTORY, err);
-}

@@ -25,11 +25,6 @@ MK_NODISCARD mk_status mk_log_replace_state_locked(mk_log *log, bool *begun,
 /* The same, durably, once nothing is being cut off any more. */
 MK_NODISCARD mk_status mk_log_end_cut_locked(mk_log *log, mk_error *err);
 
-/* See that the name of the state that was found is on stable storage: its owner
- * may have died before. What is unlinked because of it must not go without it.
- * Errors: IO. */
-MK_NODISCARD mk_status mk_log_settle_state(mk_log *log, mk_error *err);
-
 /* Keep room for a state on a disk that fills up, as far as there is some. */
 void mk_log_keep_reserve_locked(mk_log *log);
 

@@ -62,7 +62,7 @@ return {
     "                                 MK_SYNC_CUT_DIRECTORY, err);",
     "    return MK_OK;", crash },
   -- Recovery: which bytes, which end, which start.
-  { "csrc/log/recovery.c", "    if (count > 0) status = mk_log_settle_state(log, err);",
+  { "csrc/log/recovery.c", "    if (count > 0) status = settle_state(r, err);",
     "", crash },
   { "csrc/log/recovery.c",
     "log->segments[count + 1]->base_offset <= start_offset",
