@@ -237,8 +237,9 @@ static mk_status end_swap(mk_leftovers *plan, mk_error *err)
         status = add_steps(plan, MK_LEFTOVERS_RENAME, MK_STAGE_SWAP, is_cleaned,
                            NULL, err);
         /* Also names that an owner gave who died before they were stable. */
-        if (status == MK_OK)
+        if (status == MK_OK) {
             status = mk_leftovers_add_sync(plan, complete, err);
+        }
     }
     if (status == MK_OK) {
         status = add_steps(plan, MK_LEFTOVERS_RENAME, MK_STAGE_DELETED,
