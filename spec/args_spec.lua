@@ -202,6 +202,13 @@ describe("an argument that is a string", function()
     local log <close> = open()
     expect.error("INVALID_ARGUMENT", log.configure, log,
       { cleanup_policy = "delete\0" })
+    local raised = expect.error("INVALID_ARGUMENT", log.configure, log,
+      { cleanup_policy = "delete,nothing,compact" })
+    assert.equal("cleanup_policy can't be 'delete,nothing,compact', only some of: delete, compact",
+      raised.message)
+    raised = expect.error("INVALID_ARGUMENT", log.configure, log, { compression_type = "none" })
+    assert.equal("compression_type can't be 'none', only one of: uncompressed, gzip, " ..
+      "snappy, lz4, zstd, producer", raised.message)
     expect.error("INVALID_ARGUMENT", log.append, log, { {} },
       { compression = "none\0" })
     expect.error("INVALID_ARGUMENT", log.fetch, log, 0,

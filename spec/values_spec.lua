@@ -235,7 +235,8 @@ describe("what is printed", function()
       log.active_segment, log.config, log:stats(), log:fetch(8),
       log:fetch(8)[1], batch, result, minikafka.features(),
       minikafka.SystemClock(), minikafka.RetentionManager(),
-      minikafka.LogCompactor(), minikafka.workload {} } do
+      minikafka.LogCompactor(), minikafka.workload {},
+      minikafka.SimDisk():list() } do
       local text = tostring(thing)
       assert(#text > 0)
       assert.is_nil(text:find("0x", 1, true), text)
@@ -251,6 +252,21 @@ describe("what is printed", function()
     assert.truthy(text:find('"a\\x00b\\x0a"', 1, true), text)
     assert(#text < 300)
     assert.is_nil(text:find("\n"))
+  end)
+
+  it("shows text as it is, in whatever script, also where it is cut", function()
+    local log <close> = minikafka.open(tmp.path())
+    log:append { key = "käse", value = ("ツ"):rep(17) }
+    log:append { key = "k\xe4se", value = "a\u{9b}m" }
+    local records = log:fetch(0)
+    assert.truthy(tostring(records[1]):find('"käse" = "' .. ("ツ"):rep(16) ..
+      '"... (51 bytes)', 1, true), tostring(records[1]))
+    assert.truthy(tostring(records[2]):find([["k\xe4se" = "a\xc2\x9bm"]], 1, true))
+  end)
+
+  it("says where a setting is no limit", function()
+    local log <close> = minikafka.open(tmp.path())
+    assert.truthy(tostring(log.config):find("\nflush_messages + = %d+ %(no limit%)\n"))
   end)
 
   it("does not trust the table that it shows", function()

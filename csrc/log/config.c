@@ -158,6 +158,25 @@ static int find_listed(const char *const *words, const char **text)
     return find_word(words, word, size);
 }
 
+static mk_status fail_word(const mk_setting *setting, const char *text,
+                           mk_error *err)
+{
+    char words[96] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; setting->words[i] != NULL; i++) {
+        int done = snprintf(words + used, sizeof words - used, "%s%s",
+                            i > 0 ? ", " : "", setting->words[i]);
+
+        used += (size_t)done;
+        if (used >= sizeof words) break;
+    }
+    return mk_fail(err, MK_INVALID_ARGUMENT, "%s can't be '%s', only %s: %s",
+                   setting->name, text,
+                   setting->type == MK_SETTING_WORDS ? "some of" : "one of",
+                   words);
+}
+
 /* Read one word, or for WORDS a set of them as bits: "compact,delete". */
 static mk_status read_words(const mk_setting *setting, const char *text,
                             int64_t *out, mk_error *err)
@@ -174,10 +193,7 @@ static mk_status read_words(const mk_setting *setting, const char *text,
         int word = several ? find_listed(setting->words, &at)
                            : find_word(setting->words, text, strlen(text));
 
-        if (word < 0) {
-            return mk_fail(err, MK_INVALID_ARGUMENT, "%s can't be %s",
-                           setting->name, text);
-        }
+        if (word < 0) return fail_word(setting, text, err);
         if (!several) {
             *out = word;
             return MK_OK;

@@ -55,6 +55,7 @@ _Static_assert(sizeof(lua_Integer) == 8, "offsets need 64-bit Lua integers");
 #define LMK_DISK_STATS   "minikafka.disk_stats"
 #define LMK_FINDING      "minikafka.finding"
 #define LMK_FINDINGS     "minikafka.findings"
+#define LMK_PATHS        "minikafka.paths"
 #define LMK_REPAIR_PLAN  "minikafka.repair_plan"
 #define LMK_REPAIR_STEP  "minikafka.repair_step"
 

@@ -9,10 +9,10 @@
 
 /* Types that are tables; their __tostring is written in Lua. */
 static const char *const tables[] = {
-    LMK_RECORD,   LMK_RECORDS,     LMK_BATCH,       LMK_SEGMENT,
-    LMK_SEGMENTS, LMK_CONFIG,      LMK_STATS,       LMK_RESULT,
-    LMK_FEATURES, LMK_EVENT,       LMK_DISK_STATS,  LMK_FINDING,
-    LMK_FINDINGS, LMK_REPAIR_PLAN, LMK_REPAIR_STEP, NULL,
+    LMK_RECORD,     LMK_RECORDS, LMK_BATCH,    LMK_SEGMENT,     LMK_SEGMENTS,
+    LMK_CONFIG,     LMK_STATS,   LMK_RESULT,   LMK_FEATURES,    LMK_EVENT,
+    LMK_DISK_STATS, LMK_FINDING, LMK_FINDINGS, LMK_REPAIR_PLAN, LMK_REPAIR_STEP,
+    LMK_PATHS,      NULL,
 };
 
 static void register_tables(lua_State *L)

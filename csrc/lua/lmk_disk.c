@@ -238,6 +238,7 @@ static int disk_list(lua_State *L)
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     mk_sim_paths_deinit(paths);
+    luaL_setmetatable(L, LMK_PATHS);
     return 1;
 }
 

@@ -104,7 +104,9 @@ static void check_list(const reading *r, size_t count, const char *what)
 /* Read the table {name [, value]} at the top. */
 static void take_header(reading *r, mk_header *out)
 {
-    if (!lua_istable(r->L, -1)) field_error(r, "headers: header", "table");
+    if (!lua_istable(r->L, -1)) {
+        field_error(r, "headers: each", "{name, value}");
+    }
     check_list(r, lua_rawlen(r->L, -1), "headers: header");
     if (lua_rawlen(r->L, -1) > 2) {
         shape_error(r, "%s: {name, value} expected", "headers");
@@ -126,7 +128,9 @@ static void take_headers(reading *r, mk_record *out)
 {
     size_t count;
 
-    if (!lua_istable(r->L, -1)) field_error(r, "headers", "table");
+    if (!lua_istable(r->L, -1)) {
+        field_error(r, "headers", "list of {name, value}");
+    }
     count = lua_rawlen(r->L, -1);
     check_list(r, count, "headers");
     if (count > r->room) shape_error(r, "%s: changed while read", "headers");

@@ -391,8 +391,10 @@ static mk_status posix_resolve(mk_vfs *vfs, const char *path, char *out,
 
 /* ---- Locks ---- */
 
-/* Put what the holder wrote into the message, as far as it is text. */
-static mk_status fail_locked(const mk_posix_file *file, mk_error *err)
+/* Put what the holder wrote into the message, as far as it is text; `own` is
+ * what this one would write. */
+static mk_status fail_locked(const mk_posix_file *file, const char *own,
+                             mk_error *err)
 {
     char holder[201];
     ssize_t size = pread(file->fd, holder, sizeof holder - 1, 0);
@@ -402,11 +404,15 @@ static mk_status fail_locked(const mk_posix_file *file, mk_error *err)
         end++;
     }
     holder[end] = '\0';
-    return mk_fail_at(err, MK_LOCKED, file->path, -1, "%s is held by %s",
-                      file->path, end > 0 ? holder : "another opener");
+    return mk_fail_at(err, MK_LOCKED, file->path, -1, "%s is held by %s%s",
+                      file->path, end > 0 ? holder : "another opener",
+                      end > 0 && strcmp(holder, own) == 0
+                          ? ", which is this one: it is open here already"
+                          : "");
 }
 
-static mk_status lock_file(mk_posix_file *file, mk_error *err)
+static mk_status lock_file(mk_posix_file *file, const char *holder,
+                           mk_error *err)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
@@ -414,7 +420,9 @@ static mk_status lock_file(mk_posix_file *file, mk_error *err)
         file->locked = true;
         return MK_OK;
     }
-    if (errno == EAGAIN || errno == EACCES) return fail_locked(file, err);
+    if (errno == EAGAIN || errno == EACCES) {
+        return fail_locked(file, holder, err);
+    }
     return mk_fail_errno(err, errno, file->path, "cannot lock %s", file->path);
 }
 
@@ -455,7 +463,7 @@ static mk_status posix_lock(mk_vfs *vfs, const char *path, const char *holder,
         status = mk_posix_open(vfs, path, MK_OPEN_WRITE | MK_OPEN_CREATE, &file,
                                err);
         if (status != MK_OK) return status;
-        status = lock_file(file, err);
+        status = lock_file(file, holder, err);
         if (status == MK_OK) status = write_holder(file, holder, err);
         if (status == MK_OK && is_current(file)) {
             *out = &file->base;

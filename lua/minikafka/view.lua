@@ -8,17 +8,38 @@ local view = {}
 local lines_max = 20 -- Of a list; the rest is counted.
 local bytes_max = 48 -- Of a key or value.
 
+local unprintable_byte = '[%c"\\\127-\255]'
+
+-- Of a text in UTF-8. What else controls a terminal begins with the byte 0xc2.
+local unprintable = '[%c"\\\127]'
+local control = "\xc2[\x80-\x9f]"
+
+local function escaped(byte)
+  if byte == '"' or byte == "\\" then
+    return "\\" .. byte
+  end
+  return ("\\x%02x"):format(byte:byte())
+end
+
+--- As much of a byte string as is shown, and whether that is text.
+local function beginning(bytes)
+  local head = bytes:sub(1, bytes_max)
+  for cut = 0, #bytes > bytes_max and 3 or 0 do
+    local text = head:sub(1, #head - cut)
+    if utf8.len(text) then
+      return text, not text:find(control)
+    end
+  end
+  return head, false
+end
+
 --- A byte string as a person can read it, in quotes and cut if it is long.
 local function quoted(bytes)
   if type(bytes) ~= "string" then
     return tostring(bytes)
   end
-  local shown = bytes:sub(1, bytes_max):gsub('[%c"\\\127-\255]', function(byte)
-    if byte == '"' or byte == "\\" then
-      return "\\" .. byte
-    end
-    return ("\\x%02x"):format(byte:byte())
-  end)
+  local head, is_text = beginning(bytes)
+  local shown = head:gsub(is_text and unprintable or unprintable_byte, escaped)
   if #bytes <= bytes_max then
     return '"' .. shown .. '"'
   end
@@ -81,7 +102,8 @@ local function batch(b)
       b.control and ", control" or "")
 end
 
---- All facts of a table, a line each, sorted by name.
+--- All facts of a table, a line each, sorted by name. No limit is the greatest
+-- integer there is.
 local function facts(t)
   local names, width = {}, 0
   for name in pairs(t) do
@@ -91,6 +113,7 @@ local function facts(t)
   table.sort(names)
   for i, name in ipairs(names) do
     names[i] = name .. (" "):rep(width - #name) .. " = " .. tostring(t[name])
+      .. (t[name] == math.maxinteger and " (no limit)" or "")
   end
   return table.concat(names, "\n")
 end
@@ -149,7 +172,7 @@ local function disk_stats(s)
     end
   end
   table.sort(done)
-  shown.operations = table.concat(done, ", ")
+  shown.operations = #done > 0 and table.concat(done, ", ") or "none"
   return facts(shown)
 end
 
@@ -169,14 +192,17 @@ end
 --- What a repair does.
 local function repair_step(s)
   local line = ("%s %s"):format(s.action, s.path)
-  if s.to then
+  if s.to and s.to ~= s.path then
     line = line .. " -> " .. tostring(s.to)
   end
   line = line .. ": " .. tostring(s.reason)
-  if s.lost_from then
-    line = line .. ("; offsets %s..%s are lost"):format(s.lost_from, s.lost_to - 1)
+  if not s.lost_from then
+    return line
+  elseif s.lost_to - s.lost_from == 1 then
+    return line .. ("; offset %s is lost"):format(s.lost_from)
   end
-  return line
+  return line .. ("; offsets %s to %s are lost"):format(s.lost_from,
+    s.lost_to - 1)
 end
 
 local function repair_plan(p)
@@ -185,6 +211,11 @@ local function repair_plan(p)
   end
   return list(counted(#p, "step") .. (p.applied and ", done" or ", not done"), p,
     repair_step) .. ("\nquarantine: %s"):format(p.quarantine)
+end
+
+--- Names of files.
+local function paths(list_of_paths)
+  return list(counted(#list_of_paths, "file"), list_of_paths, tostring)
 end
 
 local views = {
@@ -198,6 +229,7 @@ local views = {
   features = facts,
   event = event,
   disk_stats = disk_stats,
+  paths = paths,
   finding = finding,
   findings = findings,
   repair_plan = repair_plan,
