@@ -74,8 +74,9 @@ static mk_status drop_below(recovery *r, int64_t start_offset, mk_error *err)
         count++;
     }
     if (count > 0) status = settle_state(r, err);
-    for (; status == MK_OK && count > 0; count--)
+    for (; status == MK_OK && count > 0; count--) {
         status = give_up(r, 0, err);
+    }
     return status;
 }
 
