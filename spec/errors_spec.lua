@@ -306,6 +306,29 @@ describe("inside a callback", function()
     assert.equal(11, seen)
   end)
 
+  it("B83: the log can be read, also while it is being closed", function()
+    local closing, seen = false, nil
+    local log
+    log = open { clock = function()
+      if closing then
+        seen = #log:fetch(0)
+        expect.error("BUSY", log.append_kv, log, "k", "v")
+        log:close() -- It is on its way.
+        debug.getmetatable(log).__gc(log)
+        seen = seen + log.log_end_offset
+      end
+      return 5
+    end }
+    log:append_kv("k", "v")
+    closing = true
+    log:close()
+    assert.equal(24, seen)
+    expect.error("CLOSED", log.fetch, log, 0)
+    log:close()
+    local again <close> = minikafka.open(log.directory)
+    assert.equal(12, #again:fetch(0))
+  end)
+
   it("B83: nothing that changes the log is done", function()
     local log <close> = open()
     local refused = 0

@@ -62,6 +62,7 @@ local uses = {
     function(cursor) cursor(nil, 3) end,
     function(cursor) cursor:seek(0) end,
     function(cursor) cursor:seek_time(0) end,
+    function(cursor) return cursor.next_offset end,
   },
   appender = {
     function(out) out:append { {} } end,

@@ -408,8 +408,6 @@ describe("a trace", function()
     local steps, seen = disk:stats().steps, {}
     disk:trace(function()
       steps = steps + 1
-      expect.error("BUSY", log.fetch, log, 0)
-      expect.error("BUSY", log.records, log)
       local reader <close> = open(disk, { read_only = true })
       local now = values(reader)
       if seen[#seen] ~= now then seen[#seen + 1] = now end
@@ -422,6 +420,55 @@ describe("a trace", function()
     disk:trace(nil)
     assert.same({ "a", "a b", "a b c", "c", "" }, seen)
     assert.equal(steps, disk:stats().steps) -- To read was no step.
+  end)
+
+  it("may read the log itself, as it is before the operation", function()
+    local disk = minikafka.SimDisk()
+    local log = open(disk)
+    append(log, "a")
+    local steps, count, seen, kept = disk:stats().steps, 0, {}, nil
+    disk:trace(function()
+      count = count + 1
+      local now = values(log)
+      if seen[#seen] ~= now then seen[#seen + 1] = now end
+      local first, last = log.log_start_offset, log.log_end_offset
+      local records, next_offset = log:fetch(first)
+      assert.equal(#now, math.max(0, 2 * #records - 1))
+      assert.equal(last, next_offset)
+      assert.equal(last, log.high_watermark)
+      assert.is_false(log:wait(last, 3600000))
+      local lowest = records[1] and records[1].offset
+      assert.equal(lowest, (log:offset_for_timestamp(0)))
+      assert.equal(lowest, (log:offset_of_max_timestamp()))
+      assert.equal(#log.segments, #log.closed_segments + 1)
+      local size = 0
+      for batch in log:batches() do size = size + batch.size_bytes end
+      assert.truthy(log.size_bytes >= size)
+      assert.same({}, log:verify())
+      kept = log:cursor()
+      expect.error("BUSY", append, log, "x")
+      expect.error("BUSY", log.roll, log)
+      expect.error("BUSY", log.flush, log)
+      expect.error("BUSY", log.truncate_to, log, 0)
+      expect.error("BUSY", log.close, log)
+      expect.error("BUSY", minikafka.LogCompactor().compact,
+        minikafka.LogCompactor(), log)
+    end)
+    append(log, "b")
+    log:roll()
+    append(log, "c")
+    minikafka.LogCompactor():compact(log)
+    expect.error("CLOSED", kept)
+    log:truncate_to(2)
+    assert.same({ "a", "a b", "a b c", "c", "" }, seen)
+    assert.equal(2, log.log_end_offset)
+    count = 0
+    log:close()
+    assert.truthy(count > 0)
+    assert.equal(5, #seen)
+    disk:trace(nil)
+    assert.truthy(disk:stats().steps > steps)
+    expect.error("CLOSED", log.fetch, log, 2)
   end)
 
   it("is not told what the collector gives back", function()

@@ -109,6 +109,7 @@ struct lmk_log_box {
     lmk_call *call; /* Borrowed: the innermost call in progress, or NULL. */
     bool lua_clock; /* A call may run Lua: its clock, or its disk's trace. */
     bool read_only;
+    bool closing;              /* In a close: a further one does nothing. */
     bool telling;              /* Its disk's trace runs, for a call of it. */
     const lmk_disk_box *disk;  /* Borrowed: a user value holds it. NULL: the
                                   log is on a real disk. */
@@ -121,7 +122,8 @@ enum {
     LMK_LOG_DIRECTORY, /* Its name as given. */
     LMK_LOG_READER,    /* The cursor of fetch(), while no fetch() runs. */
     LMK_LOG_DISK,      /* The simulated disk, or nil. */
-    LMK_LOG_VALUES = LMK_LOG_DISK,
+    LMK_LOG_STAND_IN,  /* Who is read while the disk tells, or nil. */
+    LMK_LOG_VALUES = LMK_LOG_STAND_IN,
 };
 
 /* A call into the core, while it lasts. Lives on the C stack. */
@@ -134,7 +136,7 @@ struct lmk_call {
     int raised;       /* ... and what a callback has raised, or 0. */
 };
 
-/* Raise BUSY: a trace uses the log whose operation it is told. */
+/* Raise BUSY: a trace would change the log whose operation it is told. */
 int lmk_raise_telling(lua_State *L);
 
 /* Begin a call for the log whose box is at `log_index`. It need not be open. */
@@ -419,6 +421,11 @@ int lmk_log_open(lua_State *L);
 
 /* Return the open box that is `self` of a method of logs. */
 lmk_log_box *lmk_check_self_log(lua_State *L);
+
+/* The same for what only reads. While the log's disk tells an operation of it,
+ * a reader of its directory stands in for it, and takes its place at index 1.
+ */
+lmk_log_box *lmk_check_read_log(lua_State *L);
 
 /* Return the open box at any argument. */
 lmk_log_box *lmk_check_log(lua_State *L, int arg);

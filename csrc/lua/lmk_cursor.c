@@ -137,7 +137,7 @@ static int push_loop(lua_State *L, lua_CFunction step)
 {
     static const char *const names[] = {"end_offset", "isolation", NULL};
     static const lmk_names known = {names, false};
-    lmk_log_box *log_box = lmk_check_self_log(L);
+    lmk_log_box *log_box = lmk_check_read_log(L);
     mk_isolation isolation = MK_READ_UNCOMMITTED;
     int64_t end_offset = INT64_MAX;
     int64_t from, log_end;
@@ -183,7 +183,7 @@ int lmk_log_cursor(lua_State *L)
 {
     static const char *const names[] = {"from", "isolation", NULL};
     static const lmk_names known = {names, false};
-    lmk_log_box *log_box = lmk_check_self_log(L);
+    lmk_log_box *log_box = lmk_check_read_log(L);
     mk_isolation isolation = MK_READ_UNCOMMITTED;
     int64_t from = 0;
     bool has_from;
@@ -254,6 +254,7 @@ static int cursor_get_next_offset(lua_State *L)
     lmk_cursor_box *box = self_cursor(L);
 
     if (box->cursor == NULL) return lmk_raise_closed(L, "cursor");
+    if (box->log->log == NULL) return lmk_raise_closed(L, "log");
     lua_pushinteger(L, mk_cursor_next_offset(box->cursor));
     return 1;
 }

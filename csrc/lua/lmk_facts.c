@@ -17,7 +17,7 @@ static void set_integer(lua_State *L, const char *name, int64_t value)
 
 static mk_log_info get_info(lua_State *L)
 {
-    lmk_log_box *box = lmk_check_self_log(L);
+    lmk_log_box *box = lmk_check_read_log(L);
     mk_log_info info;
     mk_status status;
     lmk_call call;
@@ -139,7 +139,7 @@ static mk_segment_info *push_infos(lua_State *L, lmk_log_box *box,
 /* Push a list of all segments but the last `without`. */
 static int push_segments(lua_State *L, size_t without)
 {
-    lmk_log_box *box = lmk_check_self_log(L);
+    lmk_log_box *box = lmk_check_read_log(L);
     size_t count;
     const mk_segment_info *infos = push_infos(L, box, &count);
 
@@ -164,7 +164,7 @@ int lmk_log_get_closed_segments(lua_State *L)
 
 int lmk_log_get_active_segment(lua_State *L)
 {
-    lmk_log_box *box = lmk_check_self_log(L);
+    lmk_log_box *box = lmk_check_read_log(L);
     size_t count;
     const mk_segment_info *infos = push_infos(L, box, &count);
 

@@ -117,7 +117,7 @@ static int log_fetch(lua_State *L)
     int64_t offset;
     int index;
 
-    lmk_check_self_log(L);
+    lmk_check_read_log(L);
     offset = check_arguments(L, &options);
     reader = push_reader(L);
     index = lua_gettop(L);

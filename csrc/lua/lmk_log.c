@@ -180,11 +180,16 @@ static mk_status close_box(lua_State *L, lmk_call *call, mk_error *err)
     mk_log *log;
 
     lmk_begin(call, L, box, 1);
-    log = box->log;
-    box->log = NULL;
-    close_reader(L);
-    if (log != NULL) status = mk_log_close(log, err);
+    log = box->closing ? NULL : box->log;
+    if (log != NULL) {
+        /* Its clock may still read the log. */
+        box->closing = true;
+        status = mk_log_close(log, err);
+        box->log = NULL;
+        close_reader(L);
+    }
     lmk_end(call);
+    if (log == NULL) return MK_OK;
     lmk_unlink_log(box);
     return status == MK_CRASHED ? MK_OK : status;
 }
@@ -218,6 +223,7 @@ static int log_collect(lua_State *L)
     lmk_log_box *box = self_log(L);
     mk_log *log = box->log;
 
+    if (box->closing) return 0;
     box->log = NULL;
     lmk_unlink_log(box);
     mk_log_abandon(log);
@@ -324,7 +330,7 @@ int lmk_log_configure(lua_State *L)
  * there waiting is of no use. */
 int lmk_log_wait(lua_State *L)
 {
-    lmk_log_box *box = lmk_check_self_log(L);
+    lmk_log_box *box = lmk_check_read_log(L);
     int64_t offset = lmk_check_integer(L, 2, "offset");
     int64_t timeout_ms = lmk_check_integer(L, 3, "timeout_ms");
     bool others = box->read_only && box->disk == NULL;
@@ -364,7 +370,7 @@ static int push_found(lua_State *L, lmk_call *call, mk_status status,
 /* log:offset_for_timestamp(t) -> offset, timestamp_ms */
 int lmk_log_offset_for_timestamp(lua_State *L)
 {
-    lmk_log_box *box = lmk_check_self_log(L);
+    lmk_log_box *box = lmk_check_read_log(L);
     int64_t time_ms = lmk_check_integer(L, 2, "t");
     int64_t found[2];
     mk_status status;
@@ -381,7 +387,7 @@ int lmk_log_offset_for_timestamp(lua_State *L)
 /* log:offset_of_max_timestamp() -> offset, timestamp_ms */
 int lmk_log_offset_of_max_timestamp(lua_State *L)
 {
-    lmk_log_box *box = self_log(L);
+    lmk_log_box *box = lmk_check_read_log(L);
     int64_t found[2];
     mk_status status;
     lmk_call call;

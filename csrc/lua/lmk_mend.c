@@ -67,7 +67,7 @@ int lmk_log_verify(lua_State *L)
 {
     static const char *const names[] = {"progress", NULL};
     static const lmk_names known = {names, false};
-    lmk_log_box *box = lmk_check_self_log(L);
+    lmk_log_box *box = lmk_check_read_log(L);
     mk_progress progress = lmk_call_progress(box);
     mk_findings *findings;
     mk_status status;

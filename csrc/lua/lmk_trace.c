@@ -8,7 +8,9 @@
  *
  * While a trace runs, the core is in the midst of that call, and holds the
  * log's mutex. So the log can't be used, and no finalizer may run, since it
- * could be one of the log's cursors.
+ * could be one of the log's cursors. What reads the log gets another one, which
+ * is opened read-only, sees what is there before the operation, and is closed
+ * when the trace returns.
  */
 #include "lua/lmk.h"
 
@@ -75,6 +77,57 @@ int lmk_raise_telling(lua_State *L)
 {
     return lmk_raise_status(L, MK_BUSY,
                             "the log's disk is telling an operation of it");
+}
+
+/* ---- Who stands in ---- */
+
+/* Push a reader of the directory of the log at index 1, as it is now. Its clock
+ * is none that could be Lua: it has no use for one. */
+static void push_stand_in(lua_State *L)
+{
+    lua_pushcfunction(L, lmk_log_open);
+    lua_getiuservalue(L, 1, LMK_LOG_DIRECTORY);
+    lua_createtable(L, 0, 3);
+    lua_getiuservalue(L, 1, LMK_LOG_DISK);
+    lua_setfield(L, -2, "io");
+    lmk_system_clock_new(L);
+    lua_setfield(L, -2, "clock");
+    lua_pushboolean(L, true);
+    lua_setfield(L, -2, "read_only");
+    lua_call(L, 2, 1);
+}
+
+lmk_log_box *lmk_check_read_log(lua_State *L)
+{
+    lmk_log_box *box = lmk_self(L, LMK_LOG);
+
+    if (!box->telling) return lmk_check_self_log(L);
+    if (lua_getiuservalue(L, 1, LMK_LOG_STAND_IN) == LUA_TNIL) {
+        lua_pop(L, 1);
+        push_stand_in(L);
+        lua_pushvalue(L, -1);
+        lua_setiuservalue(L, 1, LMK_LOG_STAND_IN);
+    }
+    lua_replace(L, 1);
+    return lua_touserdata(L, 1);
+}
+
+/* Close who stood in for the log whose box is at `index`. */
+static void close_stand_in(lua_State *L, int index)
+{
+    lmk_log_box *box;
+    mk_log *log;
+
+    lua_getiuservalue(L, index, LMK_LOG_STAND_IN);
+    box = lua_touserdata(L, -1);
+    lua_pop(L, 1);
+    if (box == NULL) return;
+    log = box->log;
+    box->log = NULL;
+    lmk_unlink_log(box);
+    mk_log_abandon(log);
+    lua_pushnil(L);
+    lua_setiuservalue(L, index, LMK_LOG_STAND_IN);
 }
 
 /* ---- Clocks ---- */
@@ -164,6 +217,7 @@ static mk_status tell(void *context, const mk_sim_event *event, mk_error *err)
     lua_getiuservalue(L, box->call->log_index, LMK_LOG_DISK);
     lua_pushlightuserdata(L, (void *)(uintptr_t)event);
     status = lmk_callback(box->call, 2, 0, err);
+    close_stand_in(L, box->call->log_index);
     box->telling = false;
     if (collects) lua_gc(L, LUA_GCRESTART);
     return status;
