@@ -90,15 +90,20 @@ static void find_dense(mk_log *log, const mk_evidence *evidence)
     }
 }
 
-/* Is the last segment cut, and are bytes of it below the point? The next
- * recovery reads all of a segment that was torn. */
+/* Is the last segment cut in what the point says is stable? The next recovery
+ * reads all of it then. */
 static bool is_point_torn(const mk_log *log, const mk_evidence *evidence,
                           bool cut)
 {
     const mk_recovery_point *point = &evidence->state.recovery_point;
+    const mk_segment *active =
+        log->segment_count > 0 ? mk_log_active_locked(log) : NULL;
 
-    return cut && log->segment_count > 0 && point->end_position > 0 &&
-           point->segment >= mk_log_active_locked(log)->base_offset;
+    if (!cut || active == NULL || point->segment < active->base_offset) {
+        return false;
+    }
+    return point->segment > active->base_offset ||
+           active->log_bytes < point->end_position;
 }
 
 static void find_point(mk_log *log, const mk_evidence *evidence, bool cut)

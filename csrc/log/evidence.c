@@ -90,6 +90,26 @@ mk_status mk_evidence_look_for_broker(mk_evidence *evidence, bool *out,
     return MK_OK;
 }
 
+/* Forget what is known of segments in [from, to), but for the one that has the
+ * batch at the recovery point at its end: whether that is still there will be
+ * seen, and proves that it is the same. */
+static void forget_range(mk_state *state, int64_t from, int64_t to)
+{
+    const mk_recovery_point *point = &state->recovery_point;
+    const mk_segment_facts *facts = mk_state_find(state, point->segment);
+
+    if (facts != NULL && point->batch_position >= 0 &&
+        ends_at_point(facts, point) && facts->base_offset >= from &&
+        facts->base_offset < to) {
+        int64_t kept = facts->base_offset;
+
+        mk_state_forget(state, from, kept);
+        mk_state_forget(state, kept + 1, to);
+        return;
+    }
+    mk_state_forget(state, from, to);
+}
+
 mk_status mk_evidence_forget(mk_evidence *evidence, const mk_leftovers *plan,
                              mk_error *err)
 {
@@ -101,7 +121,7 @@ mk_status mk_evidence_forget(mk_evidence *evidence, const mk_leftovers *plan,
 
     if (plan->rewritten.from >= to) return MK_OK;
     evidence->changed = true;
-    mk_state_forget(state, plan->rewritten.from, to);
+    forget_range(state, plan->rewritten.from, to);
     if (!gaps) status = mk_evidence_look_for_broker(evidence, &gaps, err);
     if (gaps && state->dense_offset < to) state->dense_offset = to;
     return status;

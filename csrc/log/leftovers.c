@@ -19,6 +19,7 @@ static void find_rewritten(mk_leftovers *plan)
         mk_file_name file = proof->files[i];
 
         if (file.stage == MK_STAGE_FINAL) continue;
+        if (!mk_role_is_of_segment(file.role)) continue;
         if (file.offset < from) from = file.offset;
         if (file.offset >= to) to = file.offset + 1;
     }
@@ -187,6 +188,12 @@ static bool is_late(const mk_leftovers *plan, mk_file_name file)
            !mk_swap_proof_has_output(&plan->proof, file.offset);
 }
 
+/* A `.cleaned` file of an output. */
+static bool is_output_part(const mk_leftovers *plan, mk_file_name file)
+{
+    return is_cleaned(plan, file) && !is_late(plan, file);
+}
+
 /* As long as one of them is `.cleaned`, Kafka takes none of them for complete.
  */
 static mk_status undo(mk_leftovers *plan, mk_error *err)
@@ -234,8 +241,8 @@ static mk_status end_swap(mk_leftovers *plan, mk_error *err)
         add_steps(plan, MK_LEFTOVERS_UNLINK, 0, is_late, NULL, err);
 
     if (status == MK_OK && plan->proof.output_count > 0) {
-        status = add_steps(plan, MK_LEFTOVERS_RENAME, MK_STAGE_SWAP, is_cleaned,
-                           NULL, err);
+        status = add_steps(plan, MK_LEFTOVERS_RENAME, MK_STAGE_SWAP,
+                           is_output_part, NULL, err);
         /* Also names that an owner gave who died before they were stable. */
         if (status == MK_OK) {
             status = mk_leftovers_add_sync(plan, complete, err);

@@ -426,10 +426,10 @@ mk_status mk_log_write_indexes_locked(mk_log *log, mk_segment *segment,
     return mk_is_no_room(status, err) ? MK_OK : status;
 }
 
-/* Make the indexes anew from the log, which is read up to where it is in use.
- * Facts are replaced, too, so they must come out the same. */
-static mk_status rebuild_indexes(mk_log *log, mk_segment *segment,
-                                 mk_error *err)
+/* Facts are replaced, too, so they must come out the same: with the time entry
+ * that ends a segment if it is closed, or was when they were noted. */
+mk_status mk_log_rebuild_indexes_locked(mk_log *log, mk_segment *segment,
+                                        bool closed, mk_error *err)
 {
     mk_segment *fresh = NULL;
     mk_segment_scan scan;
@@ -446,7 +446,10 @@ static mk_status rebuild_indexes(mk_log *log, mk_segment *segment,
         status = mk_segment_scan_step(&scan, SCAN_BUDGET, err);
     }
     mk_log_unpin_locked(log, segment);
-    if (status == MK_OK) status = mk_segment_finish_times(fresh, err);
+    if (status == MK_OK &&
+        (closed || fresh->times.count < segment->time_entries)) {
+        status = mk_segment_finish_times(fresh, err);
+    }
     if (status != MK_OK) goto done;
     /* Damage ends the scan early. What it found up to there is still true, and
      * the reader that comes to the damage says so. */
@@ -499,7 +502,7 @@ mk_status mk_log_load_indexes_locked(mk_log *log, mk_segment *segment,
     if (MK_LIKELY(segment->indexes_loaded)) return MK_OK;
     status = mk_segment_load_indexes(segment, log->vfs, log->directory, err);
     if (status == MK_CORRUPT_INDEX) {
-        status = rebuild_indexes(log, segment, err);
+        status = mk_log_rebuild_indexes_locked(log, segment, true, err);
         if (status == MK_OK && !log->read_only) {
             /* A cache that can't be written is rebuilt the next time. */
             (void)!mk_segment_write_indexes(segment, log->vfs, log->directory,

@@ -228,6 +228,13 @@ MK_NODISCARD mk_status mk_log_load_indexes_locked(mk_log *log,
                                                   mk_segment *segment,
                                                   mk_error *err);
 
+/* Make them anew in memory, from the log up to where it is in use. Errors: IO,
+ * NO_MEMORY. */
+MK_NODISCARD mk_status mk_log_rebuild_indexes_locked(mk_log *log,
+                                                     mk_segment *segment,
+                                                     bool closed,
+                                                     mk_error *err);
+
 /* Write index entries that a segment's files lack. If the disk is full they go
  * on lacking them: an index is made anew where it is needed. Errors: IO,
  * NO_MEMORY. */

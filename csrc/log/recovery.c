@@ -7,8 +7,8 @@
  *  - in a sealed segment it must be sound to the end of the file;
  *  - in the active one the first unsound byte is the end of the log.
  *
- * A recovery that cuts the segment with the recovery point forgets the point:
- * what was torn, the next one reads from its beginning. What was found beyond
+ * A recovery that cuts off what lies below the recovery point forgets it: what
+ * was torn there, the next one reads from its beginning. What was found beyond
  * the point is in the kernel's hands, and the next flush puts it on stable
  * storage.
  */
@@ -37,6 +37,7 @@ typedef struct recovery {
     int64_t done, total;    /* Bytes to check. */
     mk_scratch scratch;
     bool cut;            /* The active segment's file is to be cut. */
+    bool damaged;        /* ... at something else than a torn batch or zeros. */
     int64_t end_offset;  /* Nothing from there on is the log's. */
     bool split;          /* A segment was split: all is to be found anew. */
     int64_t kafka_start; /* From the checkpoint beside the log; -1: none. */
@@ -225,6 +226,18 @@ static mk_status split_segment(mk_log *log, mk_segment *segment, bool last,
     return mk_segment_split(log, segment, end, last, err);
 }
 
+/* Have the indexes of what is known of a segment in memory. Wrong files stay,
+ * for who closes it to write: so the next opening finds what this one did. */
+static mk_status restore_indexes(mk_log *log, mk_segment *segment,
+                                 mk_error *err)
+{
+    mk_status status =
+        mk_segment_load_indexes(segment, log->vfs, log->directory, err);
+
+    if (status != MK_CORRUPT_INDEX) return status;
+    return mk_log_rebuild_indexes_locked(log, segment, false, err);
+}
+
 /* Bring a segment's facts up to the end of its file. `sound` is false when they
  * end before it. */
 static mk_status check_segment(recovery *r, mk_segment *segment, bool last,
@@ -236,15 +249,14 @@ static mk_status check_segment(recovery *r, mk_segment *segment, bool last,
     mk_status status;
 
     *sound = true;
+    r->damaged = false;
     status = mk_log_measure_segment(r->log, segment, &size, err);
     if (status != MK_OK) return status;
     status = mk_evidence_apply(&r->evidence, segment, size, last, &all, err);
     if (status != MK_OK || all) return status;
     if (!segment->indexes_loaded) {
-        status = mk_segment_load_indexes(segment, r->log->vfs,
-                                         r->log->directory, err);
-        if (status == MK_CORRUPT_INDEX) mk_segment_reset(segment);
-        if (status != MK_OK && status != MK_CORRUPT_INDEX) return status;
+        status = restore_indexes(r->log, segment, err);
+        if (status != MK_OK) return status;
         segment->index_files_good = false; /* They may hold more. */
     }
     if (size == 0) return MK_OK;
@@ -258,6 +270,7 @@ static mk_status check_segment(recovery *r, mk_segment *segment, bool last,
         return split_segment(r->log, segment, last, err);
     }
     *sound = end == MK_SCAN_WHOLE;
+    r->damaged = end == MK_SCAN_DAMAGED;
     if (*sound || (r->log->read_only && !last)) return MK_OK;
     if (!last) return fail_damaged(r->log, segment, end, err);
     status = mk_evidence_insist(&r->evidence, segment, size, sound, err);
@@ -298,7 +311,7 @@ static mk_status drop_failed_roll(recovery *r, mk_error *err)
     mk_log *log = r->log;
     const mk_segment *last = mk_log_active_locked(log);
 
-    if (log->segment_count < 2 || last->log_bytes > 0 ||
+    if (log->segment_count < 2 || last->log_bytes > 0 || r->damaged ||
         log->segments[log->segment_count - 2]->next_offset <=
             last->base_offset) {
         return MK_OK;
@@ -438,10 +451,10 @@ static mk_status load_indexes(recovery *r, mk_error *err)
     size_t i = log->segment_count;
     mk_status status = MK_OK;
 
-    while (status == MK_OK && i > 0) {
+    if (i > 0) status = restore_indexes(log, log->segments[--i], err);
+    while (forgotten && !log->read_only && status == MK_OK && i > 0) {
         i--;
         status = mk_log_load_indexes_locked(log, log->segments[i], err);
-        if (!forgotten || log->read_only) break;
     }
     return status;
 }
@@ -558,8 +571,11 @@ mk_status mk_log_follow_locked(mk_log *log, mk_error *err)
     mk_segment *active = mk_log_active_locked(log);
     mk_scan_end end;
     int64_t size;
-    mk_status status = mk_log_measure_segment(log, active, &size, err);
+    mk_status status;
 
+    /* Nobody appends there, and its file may be shorter than it should be. */
+    if (log->stats.ends_early) return MK_OK;
+    status = mk_log_measure_segment(log, active, &size, err);
     if (status == MK_OK && size < active->log_bytes) {
         status = mk_fail_at(err, MK_NOT_FOUND, log->directory, size,
                             "the end of %s was cut off", log->directory);

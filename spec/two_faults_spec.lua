@@ -1,0 +1,167 @@
+-- Two faults at once: damage that meets what a death left. Each alone is looked
+-- at elsewhere.
+
+local minikafka = require "minikafka"
+local expect = require "spec.support.expect"
+
+local DIR = "/logs/orders-0"
+
+local function open(disk, read_only)
+  return minikafka.open(DIR, { io = disk, index_interval_bytes = 0, read_only = read_only })
+end
+
+local function file(base, suffix) return ("%s/%020d.%s"):format(DIR, base, suffix) end
+
+-- A closed log with segments at 0, 5 and 8, all of it flushed.
+local function make_disk()
+  local disk = minikafka.SimDisk()
+  local log <close> = open(disk)
+  for i = 0, 11 do
+    if i == 5 or i == 8 then log:roll() end
+    log:append_kv("key" .. i, ("v%02d"):format(i), i)
+  end
+  return disk
+end
+
+local function copy_without(disk, path)
+  local copy = minikafka.SimDisk()
+  for _, each in ipairs(disk:list()) do
+    if each ~= path then copy:write(each, disk:read(each)) end
+  end
+  return copy
+end
+
+local function append_bytes(disk, path, bytes) disk:write(path, disk:read(path) .. bytes) end
+
+local harmless = { open = true, lock = true, close = true, read = true, stat = true,
+  list = true, fsync = true, fsync_dir = true, fdatasync = true }
+
+-- Open the log, and say what that changes, but for the lock.
+local function open_and_list(disk)
+  local changes = {}
+  disk:trace(function(event)
+    if not harmless[event.op] and not event.path:find("lock$") then
+      changes[#changes + 1] = event.op .. " " .. event.path
+    end
+  end)
+  local log = open(disk)
+  disk:trace(nil)
+  return log, table.concat(changes, "\n")
+end
+
+-- The offsets that can be read, whatever is damaged between them.
+local function readable(log)
+  local found, from = {}, log.log_start_offset
+  while from < log.log_end_offset do
+    local ok, caught = pcall(function()
+      for offset, _, value in log:records(from) do
+        assert.equal(("v%02d"):format(offset), value)
+        found[#found + 1] = offset
+        from = offset + 1
+      end
+      from = log.log_end_offset
+    end)
+    if not ok then
+      assert(minikafka.is_error(caught), caught)
+      from = from + 1
+    end
+  end
+  return table.concat(found, " ")
+end
+
+local ALL = "0 1 2 3 4 5 6 7 8 9 10 11"
+
+-- What the disk is given, or another one in its place, and what can be read then.
+local cases = {
+  { "a torn tail, and damage below the recovery point", function(disk)
+    append_bytes(disk, file(8, "log"), ("\0"):rep(50))
+    disk:damage(file(0, "log"), { flip = 8 * 100 })
+  end, "0 2 3 4 5 6 7 8 9 10 11" },
+  { "a torn tail, and a wrong index of a closed segment", function(disk)
+    append_bytes(disk, file(8, "log"), "torn")
+    disk:damage(file(5, "timeindex"), { cut = 10 })
+  end, ALL },
+  { "a torn tail, and a wrong index of the active segment", function(disk)
+    append_bytes(disk, file(8, "log"), "torn")
+    disk:damage(file(8, "timeindex"), { cut = 10 })
+  end, ALL },
+  { "an index that a swap left, and a wrong one of the active segment", function(disk)
+    disk:write(file(8, "index.cleaned"), disk:read(file(8, "index")))
+    disk:damage(file(8, "timeindex"), { cut = 3 })
+  end, ALL },
+  { "an index that a swap left, and damage in the active segment", function(disk)
+    disk:write(file(8, "index.deleted"), disk:read(file(8, "index")))
+    disk:damage(file(8, "log"), { flip = 8 * 100 })
+  end, "0 1 2 3 4 5 6 7 8 10 11" },
+  { "a swap that was made, and an index that another one left", function(disk)
+    local bytes = disk:read(file(5, "log"))
+    local others = copy_without(disk, file(5, "log"))
+    others:write(file(5, "log.swap"), bytes)
+    others:write(file(0, "index.cleaned"), others:read(file(0, "index")))
+    return others
+  end, ALL },
+  { "snapshots with names that Kafka does not give them", function(disk)
+    disk:write(file(5, "snapshot.cleaned"), "x")
+    disk:write(file(8, "snapshot.swap"), "x")
+  end, ALL },
+}
+
+describe("Two faults at once", function()
+  for _, case in ipairs(cases) do
+    it("do not keep one opening from putting all in order: " .. case[1], function()
+      local disk = make_disk()
+      disk = case[2](disk) or disk
+      local log <close> = open(disk)
+      assert.equal(case[3], readable(log))
+      assert.equal(12, log.log_end_offset)
+      local died = disk:clone() -- The process dies here, a second one opens.
+      local again <close>, changes = open_and_list(died)
+      assert.equal("", changes)
+      assert.equal(case[3], readable(again))
+      assert.equal(12, again.log_end_offset)
+    end)
+  end
+
+  it("keep the recovery point below a tail that is cut off", function()
+    local disk = make_disk()
+    append_bytes(disk, file(8, "log"), "torn")
+    local log <close> = open(disk)
+    assert.equal(12, log.recovery_point)
+    assert.equal(4, log:stats().truncated_bytes)
+  end)
+
+  -- An active segment whose first batch is damaged looks empty, and a wrong base
+  -- offset before it looks as if its roll had failed.
+  it("do not remove a last segment that cannot be read", function()
+    local disk = make_disk()
+    disk:write(DIR .. "/minikafka.state", "")
+    disk:damage(file(5, "log"), { flip = 8 * (2 * #disk:read(file(5, "log")) // 3 + 7) + 4 })
+    disk:damage(file(8, "log"), { flip = 8 * 30 })
+    local before = {}
+    for _, path in ipairs(disk:list()) do before[path] = disk:read(path) end
+    expect.error("CORRUPT_SEGMENT", open, disk)
+    for path, bytes in pairs(before) do
+      assert(bytes == disk:read(path) or path:find("lock$"), path)
+    end
+  end)
+
+  it("do not make a reader look for ever", function()
+    local disk = minikafka.SimDisk()
+    local log = open(disk)
+    for i = 0, 4 do log:append_kv("key" .. i, ("v%02d"):format(i), i) end
+    log:roll()
+    log:close()
+    disk:damage(file(0, "log"), { cut = 0 })
+    disk:write(file(2, "log"), ("\0"):rep(80))
+    disk:write(file(5, "index.deleted"), "")
+    local reader <close> = open(disk, true)
+    local looks = 0
+    disk:trace(function(event)
+      if event.op == "list" then looks = looks + 1 end
+      assert(looks < 100, "it looks for ever")
+    end)
+    expect.error("CORRUPT_SEGMENT", function()
+      for _ in reader:records() do end
+    end)
+  end)
+end)
