@@ -118,7 +118,7 @@ $(LIB): $(call objects,$(LIB_SRC))
 $(CORE): $(call objects,$(LUA_SRC)) $(LIB)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LINK  $@")
-	$(Q)$(CC) -shared -Wl,-z,nodelete $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LDLIBS)
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) -ldl $(LDLIBS)
 
 $(BUILD)/spec/test_%: $(OBJ)/spec/c/test_%.o $(call objects,$(HELP_SRC)) $(LIB)
 	@mkdir -p $(@D)

@@ -149,7 +149,7 @@ build = {
         "csrc/os/vfs_sim.c",
       },
       incdirs = { "csrc" },
-      libraries = { "pthread" },
+      libraries = { "dl", "pthread" },
     },
     ["minikafka"] = "lua/minikafka/init.lua",
     ["minikafka.explore"] = "lua/minikafka/explore.lua",

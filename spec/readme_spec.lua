@@ -96,6 +96,23 @@ describe("the C program of docs/guide.md", function()
   end)
 end)
 
+describe("the public headers", function()
+  it("compile as C++, without a warning", function()
+    local compiler = os.getenv("CC") or "cc"
+    if run(compiler .. " -x c++ -fsyntax-only /dev/null 2>&1") ~= "" then
+      pending("there is no C++ compiler")
+      return
+    end
+    local directory = temporary()
+    write(directory .. "/page.cc", "#include <minikafka_sim.h>\n")
+    for _, standard in ipairs { "c++11", "c++20" } do
+      assert.equal("", run(("%s -x c++ -std=%s -fsyntax-only -Wall -Wextra -Wpedantic " ..
+        "-Wold-style-cast -Werror -I'%s/csrc/include' '%s/page.cc' 2>&1")
+        :format(compiler, standard, ROOT, directory)))
+    end
+  end)
+end)
+
 describe("a link", function()
   it("leads to a file that is there", function()
     local broken = {}

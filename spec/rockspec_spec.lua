@@ -57,7 +57,7 @@ describe("the rockspec", function()
   end)
 
   it("needs no library but libc's", function()
-    assert.same({ "pthread" }, core.libraries)
+    assert.same({ "dl", "pthread" }, core.libraries)
     assert.is_nil(rock.external_dependencies)
   end)
 

@@ -52,6 +52,19 @@ describe("states of Lua", function()
     assert.is_true(ended)
   end)
 
+  -- Its handler of SIGBUS stays with the process.
+  it("leave the module in memory when they are closed", function()
+    local text, ended = states(1, 2, [[
+      local _, round = ...
+      local maps <close> = io.open("/proc/self/maps")
+      local loaded = maps:read("a"):find("minikafka/core.so", 1, true) ~= nil
+      assert(loaded == (round == 2))
+      require "minikafka"
+    ]])
+    assert.equal("", text)
+    assert.is_true(ended)
+  end)
+
   it("B82: exclude each other from one directory", function()
     local text, ended = states(8, 20, ([[
       local thread, round = ...

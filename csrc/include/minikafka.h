@@ -256,7 +256,9 @@ typedef struct mk_log mk_log; /* Opaque: one open partition directory. */
 
 /* May a writer's files be mapped into memory? Should somebody else shorten one,
  * that is CORRUPT_SEGMENT as it is without: with the first mapping, a handler
- * of SIGBUS is installed, which passes on what is not about them. */
+ * of SIGBUS is installed, which passes on what is not about them. It is never
+ * taken away, so a shared object that holds this library must not be unloaded
+ * then (as by RTLD_NODELETE, which the Lua module sees to itself). */
 typedef enum mk_mapping {
     MK_MAPPED_AUTO, /* For reading; and for writing after many small appends in
                        a row. */

@@ -3,6 +3,8 @@
  *
  * All state is in the lua_State: metatables in its registry, and handles.
  */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <string.h>
 
 #include "lua/lmk.h"
@@ -94,6 +96,17 @@ static void push_public(lua_State *L)
     lua_setfield(L, -2, "_VERSION");
 }
 
+/* Keep the module in memory when the last state is closed: the core's handler
+ * of SIGBUS stays with the process. */
+static void stay_loaded(void)
+{
+    static const char here;
+    Dl_info info;
+
+    if (dladdr(&here, &info) == 0 || info.dli_fname == NULL) return;
+    (void)dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
 MK_API int luaopen_minikafka_core(lua_State *L);
 
 /* -> { public = functions of minikafka, and helpers for the files in Lua } */
@@ -108,6 +121,7 @@ int luaopen_minikafka_core(lua_State *L)
     };
 
     luaL_checkversion(L);
+    stay_loaded();
     lmk_error_register(L);
     register_tables(L);
     lmk_clock_register(L);
