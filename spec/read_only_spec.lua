@@ -158,6 +158,32 @@ describe("a read-only log", function()
     assert.equal(6, reader.log_end_offset)
   end)
 
+  it("fetches nothing that was taken away meanwhile", function()
+    for _, mapped in ipairs { true, false } do
+      local log <close> = open { mapped = mapped }
+      put(log, 5)
+      for offset = 5, 7 do
+        log:roll()
+        log:append { value = "old " .. offset }
+      end
+      local reader <close> = reader_of(log.directory)
+      assert.equal(8, #reader:fetch(0))
+      log:truncate_to(5)
+      log:append_kv("k", "new 5", 5)
+      log:append_kv("k", "new 6", 5)
+      assert.same({ "6 k=new 6" }, expect.brief(reader:fetch(6, 1)))
+      assert.same({ "4 k4=v4", "5 k=new 5", "6 k=new 6" },
+        expect.brief(reader:fetch(4)))
+      log:delete_records(3)
+      expect.error("OFFSET_OUT_OF_RANGE", reader.fetch, reader, 2)
+      log:roll()
+      log:append_kv("k4", "newer", 5)
+      minikafka.LogCompactor():compact(log)
+      assert.same({ "3 k3=v3", "6 k=new 6", "7 k4=newer" },
+        expect.brief(reader:fetch(3)))
+    end
+  end)
+
   it("sees a retention and a compaction of the writer", function()
     local log <close> = open()
     put(log, 10)

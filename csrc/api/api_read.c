@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "log/cursor.h"
 #include "log/lookup.h"
+#include "log/refresh.h"
 
 #include "base/poison.h"
 
@@ -66,13 +67,19 @@ int64_t mk_cursor_next_offset(const mk_cursor *cursor)
 
 mk_status mk_cursor_seek(mk_cursor *cursor, int64_t offset, mk_error *err)
 {
-    mk_status status = mk_cursor_go(cursor, offset, err);
+    mk_log *log = cursor->walk.log;
+    mk_status status;
 
-    if (status != MK_OFFSET_OUT_OF_RANGE || !cursor->walk.log->read_only) {
-        return status;
+    if (log->read_only) {
+        /* What was cut off, or cleaned up, must not be found again. */
+        mk_mutex_lock(&log->mutex);
+        mk_log_notice_locked(log);
+        mk_mutex_unlock(&log->mutex);
     }
+    status = mk_cursor_go(cursor, offset, err);
+    if (status != MK_OFFSET_OUT_OF_RANGE || !log->read_only) return status;
     /* The log may reach farther by now. */
-    status = mk_log_refresh(cursor->walk.log, err);
+    status = mk_log_refresh(log, err);
     if (status != MK_OK) return status;
     return mk_cursor_go(cursor, offset, err);
 }

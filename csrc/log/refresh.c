@@ -63,11 +63,16 @@ static mk_status look(mk_log *log, mk_sight *out, mk_error *err)
     return look_at_names(log, &out->names, err);
 }
 
+static bool is_same_state(const mk_file_stat *a, const mk_file_stat *b)
+{
+    return a->inode == b->inode && a->size == b->size &&
+           a->mtime_ms == b->mtime_ms;
+}
+
 static bool is_same(const mk_sight *a, const mk_sight *b)
 {
     return a->directory_inode == b->directory_inode && a->names == b->names &&
-           a->state.inode == b->state.inode && a->state.size == b->state.size &&
-           a->state.mtime_ms == b->state.mtime_ms;
+           is_same_state(&a->state, &b->state);
 }
 
 /* ---- Reading ---- */
@@ -217,6 +222,20 @@ mk_status mk_log_refresh_locked(mk_log *log, mk_error *err)
         mk_condition_signal_all(&log->changed);
     }
     return status;
+}
+
+void mk_log_notice_locked(mk_log *log)
+{
+    mk_file_stat state;
+
+    if (!log->read_only || mk_log_check_open_locked(log, NULL) != MK_OK) return;
+    if (look_at_state(log, &state, NULL) == MK_OK &&
+        is_same_state(&state, &log->sight.state)) {
+        return;
+    }
+    if (mk_log_refresh_locked(log, NULL) != MK_OK) {
+        return; /* It is read on as it was known. */
+    }
 }
 
 bool mk_log_was_outdated_locked(mk_log *log, mk_status status)

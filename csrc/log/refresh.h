@@ -21,6 +21,10 @@ MK_NODISCARD mk_status mk_log_read_directory(mk_log *log,
  * knows. Errors: those of mk_log_read_directory(); then all is as it was. */
 MK_NODISCARD mk_status mk_log_refresh_locked(mk_log *log, mk_error *err);
 
+/* The same if the state file is not the one that was seen: it is written anew
+ * for all that a writer does but appending. That costs one stat. */
+void mk_log_notice_locked(mk_log *log);
+
 /* Was an operation that failed with `status` misled by an old view of the
  * directory? Then the log has been refreshed: begin again. */
 bool mk_log_was_outdated_locked(mk_log *log, mk_status status);
