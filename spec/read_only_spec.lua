@@ -184,6 +184,31 @@ describe("a read-only log", function()
     end
   end)
 
+  it("has a cursor go on in what is there then, not in what it had", function()
+    local log <close> = open()
+    put(log, 5)
+    local reader <close> = reader_of(log.directory)
+    local cursor <close> = reader:cursor()
+    local function read(most)
+      local found = {}
+      for offset, _, value in cursor do
+        found[#found + 1] = offset .. "=" .. value
+        if #found == most then
+          break
+        end
+      end
+      return table.concat(found, " ")
+    end
+    assert.equal("0=v0 1=v1", read(2))
+    log:truncate_to(3)
+    for offset = 3, 6 do
+      log:append { value = "new " .. offset }
+    end
+    assert.equal("2=v2 3=new 3 4=new 4 5=new 5 6=new 6", read())
+    log:truncate_to(6)
+    expect.error("OFFSET_OUT_OF_RANGE", read)
+  end)
+
   it("sees a retention and a compaction of the writer", function()
     local log <close> = open()
     put(log, 10)

@@ -197,6 +197,9 @@ static mk_status read_again(mk_log *log, mk_error *err)
         log->stats.ends_early = ends_early;
         log->recovery_point = point;
         log->sight = sight;
+    } else {
+        /* What a cursor has read ahead may have been cut off since. */
+        log->cuts++;
     }
     release_set(log, &set);
     log->generation++;
