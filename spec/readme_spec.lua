@@ -54,6 +54,11 @@ local function run_in(directory, script)
   return run(("cd '%s' && %s %s page.lua 2>&1"):format(directory, PATHS, LUA))
 end
 
+local function run_at_prompt(directory, script)
+  write(directory .. "/page.lua", script)
+  return run(("cd '%s' && %s %s -i < page.lua 2>&1"):format(directory, PATHS, LUA))
+end
+
 describe("README.md", function()
   local SHOWN = "0\talice\ttea\n1\tbob\tcoffee\n2\talice\tcake\n3\tnil\tclosing time\n" ..
                 "4\tbob\tnil\n5 -> 3\n2\talice\tcake\n3\tnil\tclosing time\n4\tbob\tnil\n"
@@ -63,9 +68,7 @@ describe("README.md", function()
   end)
 
   it("shows a first look that can be pasted at the prompt", function()
-    local directory = temporary()
-    write(directory .. "/page.lua", script_of("README.md"))
-    local output = run(("cd '%s' && %s %s -i < page.lua 2>&1"):format(directory, PATHS, LUA))
+    local output = run_at_prompt(temporary(), script_of("README.md"))
     for line in SHOWN:gmatch("[^\n]+\n") do
       assert(output:find(line, 1, true), "not printed: " .. line .. output)
     end
@@ -80,8 +83,48 @@ describe("the blocks of", function()
       it(page .. " print what the page says", function()
         assert.equal(promised(script), (run_in(temporary(), script):gsub("\t", "  ")))
       end)
+
+      it(page .. " print that at the prompt, too", function()
+        local output, from = run_at_prompt(temporary(), script):gsub("\t", "  "), 1
+        for line in promised(script):gmatch("([^\n]+)\n") do
+          local _, last = output:find(line, from, true)
+          assert(last, "not printed: " .. line .. "\n" .. output)
+          from = last + 1
+        end
+        assert.is_nil(output:find("\nstdin:", 1, true), output)
+      end)
     end
   end
+end)
+
+describe("the failure that docs/disks.md shows", function()
+  it("is printed so by a program of its own", function()
+    local shown = read("docs/disks.md"):match("```text\n(check fails.-)```")
+    local directory = temporary()
+    write(directory .. "/queue.lua", [[
+local minikafka = require "minikafka"
+
+local function logs(disk)
+  return minikafka.open("/jobs", { io = disk }), minikafka.open("/done", { io = disk })
+end
+
+minikafka.explore {
+  run = function(disk, ack)
+    local jobs = logs(disk)
+    local offset = jobs:append { value = "a job" }
+    ack("accepted", offset)
+    jobs:flush()
+  end,
+  check = function(disk, acked)
+    local jobs = logs(disk)
+    assert(jobs.log_end_offset >= #acked, "an accepted job is lost")
+  end,
+}
+]])
+    local printed = run(("cd '%s' && %s %s queue.lua 2>&1"):format(directory, PATHS, LUA))
+    local folded = shown:gsub("seed 1:\n", "seed 1: ")
+    assert.equal(folded, printed:sub(1, #folded))
+  end)
 end)
 
 describe("the C program of docs/guide.md", function()
