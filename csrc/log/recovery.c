@@ -410,8 +410,8 @@ static mk_status cut_tail(mk_log *log, mk_error *err)
                                active->log_bytes, false, &unshared, err);
     if (status != MK_OK) return status;
     if (unshared) {
-        log->directory_dirty = true;
-        return MK_OK;
+        return mk_vfs_sync_directory(log->vfs, log->directory,
+                                     MK_SYNC_CUT_DIRECTORY, err);
     }
     status = mk_file_open(log->vfs, path, MK_OPEN_WRITE, &file, err);
     if (status != MK_OK) return status;

@@ -219,10 +219,15 @@ static mk_status unshare_last(mk_log *log, int64_t size, mk_error *err)
         mk_segment_unshare_log(log->vfs, log->directory, last->base_offset,
                                size, held, &unshared, err);
 
-    if (!unshared || last->sealed) return status;
-    last->sealed = true;
-    mk_log_unpin_locked(log, last);
-    return MK_OK;
+    if (status != MK_OK || !unshared) return status;
+    if (!last->sealed) {
+        last->sealed = true;
+        mk_log_unpin_locked(log, last);
+    }
+    /* The state must not say that the end was cut off while a loss of power
+     * may bring the old file back. */
+    return mk_vfs_sync_directory(log->vfs, log->directory,
+                                 MK_SYNC_CUT_DIRECTORY, err);
 }
 
 /* Cut the last segment to what `fresh` has, and append from there. `fresh` is

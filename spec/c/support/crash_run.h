@@ -309,10 +309,10 @@ static inline mk_status copy_log(crash_run *r)
     return status;
 }
 
-static inline mk_status truncate_some(crash_run *r)
+static inline mk_status truncate_by(crash_run *r, int64_t count)
 {
     ledger *known = &r->known;
-    int64_t offset = known->end - 2;
+    int64_t offset = known->end - count;
     mk_status status;
 
     if (offset <= known->start) offset = known->start;
@@ -326,6 +326,17 @@ static inline mk_status truncate_some(crash_run *r)
     known->end = known->attempted = offset;
     if (known->durable > offset) known->durable = offset;
     return MK_OK;
+}
+
+static inline mk_status truncate_some(crash_run *r)
+{
+    return truncate_by(r, 2);
+}
+
+/* Into a segment that was closed. */
+static inline mk_status truncate_far(crash_run *r)
+{
+    return truncate_by(r, 4);
 }
 
 static inline mk_status close_log(crash_run *r)
@@ -358,6 +369,7 @@ static const crash_operation crash_operations[] = {
     {"compact", compact_log},
     {"rewrite segments", rewrite_log},
     {"truncate", truncate_some},
+    {"truncate far", truncate_far},
     {"copy", copy_log},
     {"close", close_log},
     {"reopen", reopen_log},
