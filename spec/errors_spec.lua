@@ -75,6 +75,22 @@ describe("an error object", function()
     assert.equal("string", type(tostring(raised)))
   end)
 
+  it("tells the line that called, as Lua's own messages do", function()
+    local log <close> = open()
+    local function fetch() return (log:fetch(99)) end
+    local function loop() for _ in log:records(99) do error("no") end end
+    for _, call in ipairs { fetch, loop } do
+      local raised = expect.error("OFFSET_OUT_OF_RANGE", call)
+      local info = debug.getinfo(call, "S")
+      assert.equal(info.short_src .. ":" .. info.linedefined, raised.raised_at)
+      assert.equal(("%s: %s (OFFSET_OUT_OF_RANGE)"):format(raised.raised_at, raised.message),
+        tostring(raised))
+    end
+    local co = coroutine.create(fetch)
+    local _, raised = coroutine.resume(co)
+    assert.truthy(raised.raised_at)
+  end)
+
   it("is told from everything else", function()
     local log <close> = open()
     local raised = expect.error("INVALID_RECORD", log.append, log, {})

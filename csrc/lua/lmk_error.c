@@ -1,8 +1,9 @@
 /*
  * lmk_error -- error objects.
  *
- * An error object is a table: `code`, `message` and what locates the fault. Out
- * of memory is none of them, but Lua's own error.
+ * An error object is a table: `code`, `message` and what locates the fault;
+ * `raised_at` is the line of Lua that made the call, which Lua's own messages
+ * begin with. Out of memory is none of them, but Lua's own error.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,13 +30,26 @@ static void set_located(lua_State *L, const char *name, int64_t value)
     if (value >= 0) set_integer(L, name, value);
 }
 
+/* Set `raised_at` of the object at the top, unless it was no line of Lua that
+ * called, but pcall() itself, say. */
+static void set_line(lua_State *L)
+{
+    lua_Debug caller;
+
+    if (!lua_getstack(L, 1, &caller) || !lua_getinfo(L, "Sl", &caller)) return;
+    if (caller.currentline <= 0) return;
+    lua_pushfstring(L, "%s:%d", caller.short_src, caller.currentline);
+    lua_setfield(L, -2, "raised_at");
+}
+
 /* Push the object for a message that is at the top, in its place. */
 static void push_object(lua_State *L, mk_status status)
 {
-    lua_createtable(L, 0, 4);
+    lua_createtable(L, 0, 5);
     lua_insert(L, -2);
     lua_setfield(L, -2, "message");
     set_string(L, "code", mk_status_name(status));
+    set_line(L);
     luaL_setmetatable(L, LMK_ERROR);
 }
 
@@ -272,7 +286,10 @@ static int error_tostring(lua_State *L)
     lua_rawget(L, 1);
     lua_pushliteral(L, "code");
     lua_rawget(L, 1);
-    lua_pushfstring(L, "%s (%s)", luaL_tolstring(L, 2, NULL),
+    lua_pushliteral(L, "raised_at");
+    lua_rawget(L, 1);
+    lua_pushfstring(L, "%s%s%s (%s)", lua_isnil(L, 4) ? "" : lua_tostring(L, 4),
+                    lua_isnil(L, 4) ? "" : ": ", luaL_tolstring(L, 2, NULL),
                     luaL_tolstring(L, 3, NULL));
     return 1;
 }
