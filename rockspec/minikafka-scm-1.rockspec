@@ -96,6 +96,7 @@ build = {
         "csrc/log/salvage.c",
         "csrc/log/repair_files.c",
         "csrc/log/repair_work.c",
+        "csrc/log/repair_loss.c",
         "csrc/log/repair_plan.c",
         "csrc/log/repair_run.c",
         "csrc/clean/key_map.c",

@@ -213,6 +213,35 @@ local cases = {
     disk:write(file(4, "log.swap"), sound[file(4, "log", ""):sub(2)] .. batch(8) .. "junk"
       .. batch(9) .. batch(10) .. batch(11))
   end, "0..17", code = "SWAP_AMBIGUOUS" },
+  { "a wrong base offset that reaches into the next segments", function(disk)
+    put(disk, DIR)
+    disk:damage(file(4, "log"), { flip = 8 * (3 * SIZE + 7) + 3 })
+  end, "0..6 8..17", opens = true, lost = "7..8" },
+  { "a wrong base offset behind damage, and no state", function(disk)
+    put(disk, DIR, "state")
+    disk:damage(file(0, "log"), { zero = { SIZE, 2 * SIZE } })
+    disk:damage(file(0, "log"), { flip = 8 * (3 * SIZE + 6) })
+  end, "0 4..17", code = "CORRUPT_SEGMENT" },
+  { "a wrong base offset of the last batch of all", function(disk)
+    put(disk, DIR)
+    disk:damage(file(16, "log"), { flip = 8 * (SIZE + 7) + 6 })
+  end, "0..16", opens = true },
+  { "a wrong base offset in the only copy of a segment", function(disk)
+    put(disk, DIR, "0008%.")
+    local bytes = sound[file(8, "log", ""):sub(2)]
+    disk:write(file(8, "log.deleted"), bytes)
+    disk:damage(file(8, "log.deleted"), { flip = 8 * (3 * SIZE + 5) })
+  end, "0..10 12..17", code = "CORRUPT_SEGMENT", lost = "11..12" },
+  { "an end whose name is taken", function(disk)
+    put(disk, DIR)
+    disk:damage(file(16, "log"), { cut = 20 })
+    disk:write(file(18, "log"), "x")
+  end, "0..15", lost = "16..18", code = "CORRUPT_SEGMENT" },
+  { "an empty segment in the place of an only copy", function(disk)
+    put(disk, DIR, "0008%.")
+    disk:write(file(8, "log.deleted"), sound[file(8, "log", ""):sub(2)])
+    disk:write(file(10, "log"), "")
+  end, "0..17", code = "CORRUPT_SEGMENT" },
 }
 
 local function broken(case)
@@ -291,6 +320,17 @@ describe("repair", function()
       assert.equal(0, #repair(disk, true))
     end)
   end
+
+  it("is content with what it made of a log without a state", function()
+    local disk = minikafka.SimDisk()
+    put(disk, DIR, "0012%.")
+    disk:damage(DIR .. "/minikafka.state", { cut = 10 })
+    disk:damage(file(16, "log"), { cut = 20 })
+    repair(disk, true)
+    assert.equal("nothing to repair", tostring(repair(disk)))
+    local log <close> = open(disk, { create = false })
+    assert.equal(range("0..11"), offsets(log))
+  end)
 
   it("prints its plan, step by step, with reasons", function()
     local disk = broken(cases[2])

@@ -32,6 +32,7 @@ local TESTED_BY = {
   ["log/findings"] = "spec/verify_spec.lua",
   ["log/segment_check"] = "spec/verify_spec.lua",
   ["log/repair_files"] = "spec/repair_spec.lua",
+  ["log/repair_loss"] = "spec/repair_spec.lua",
   ["log/repair_plan"] = "spec/repair_spec.lua",
   ["log/repair_run"] = "spec/repair_spec.lua",
   ["log/repair_work"] = "spec/repair_spec.lua",

@@ -100,6 +100,15 @@ local cases = {
     others:write(file(0, "index.cleaned"), others:read(file(0, "index")))
     return others
   end, ALL },
+  { "several damaged batches at the end of what is stable", function(disk)
+    local size = #disk:read(file(8, "log")) // 4
+    disk:damage(file(8, "log"), { zero = { size, 3 * size } })
+  end, "0 1 2 3 4 5 6 7 8" },
+  { "several damaged batches at the end of what is stable, and a torn tail", function(disk)
+    local size = #disk:read(file(8, "log")) // 4
+    disk:damage(file(8, "log"), { zero = { size, 3 * size } })
+    append_bytes(disk, file(8, "log"), "torn")
+  end, "0 1 2 3 4 5 6 7 8" },
   { "snapshots with names that Kafka does not give them", function(disk)
     disk:write(file(5, "snapshot.cleaned"), "x")
     disk:write(file(8, "snapshot.swap"), "x")

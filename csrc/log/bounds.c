@@ -106,10 +106,14 @@ static bool is_point_torn(const mk_log *log, const mk_evidence *evidence,
            active->log_bytes < point->end_position;
 }
 
+/* A point that is damage's only witness stays, too: the next opening is to find
+ * the same. */
 static void find_point(mk_log *log, const mk_evidence *evidence, bool cut)
 {
-    bool kept = evidence->believed >= log->log_start_offset &&
-                evidence->believed <= log->log_end_offset &&
+    int64_t offset = evidence->insists ? evidence->state.recovery_point.offset
+                                       : evidence->believed;
+    bool kept = offset >= log->log_start_offset &&
+                offset <= log->log_end_offset &&
                 !is_point_torn(log, evidence, cut);
 
     mk_log_forget_point_locked(log);

@@ -115,8 +115,7 @@ mk_status mk_evidence_forget(mk_evidence *evidence, const mk_leftovers *plan,
 {
     mk_state *state = &evidence->state;
     int64_t to = plan->rewritten.to;
-    bool gaps = plan->proof.verdict == MK_VERDICT_FORWARD ||
-                (plan->proof.verdict == MK_VERDICT_NONE && plan->proof.swap);
+    bool gaps = mk_leftovers_made_gaps(plan);
     mk_status status = MK_OK;
 
     if (plan->rewritten.from >= to) return MK_OK;
@@ -248,6 +247,7 @@ mk_status mk_evidence_insist(mk_evidence *evidence, mk_segment *segment,
     status = mk_evidence_look_for_broker(evidence, &broker, err);
     if (status != MK_OK || broker) return status;
     take_facts(evidence, segment, facts);
+    evidence->insists = true;
     *sound = size == facts->log_bytes;
     return MK_OK;
 }

@@ -28,6 +28,7 @@ typedef struct mk_evidence {
     mk_state state;
     bool changed;       /* ... which does not say what its file says. */
     int64_t believed;   /* Below it facts are believed; -1: none are. */
+    bool insists;       /* The segment with the point is damaged, and stays. */
     int broker;         /* One has had the directory: 1, 0; -1: not looked. */
     int64_t gaps_below; /* Whatever the state says, offsets may be missing. */
     bool ends_early;    /* What stands behind damage is left aside. */

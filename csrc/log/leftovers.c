@@ -370,6 +370,14 @@ static mk_status run_step(const mk_leftovers_step *step, mk_vfs *vfs,
     return mk_staged_file_rename(vfs, directory, step->file, step->to, err);
 }
 
+bool mk_leftovers_made_gaps(const mk_leftovers *plan)
+{
+    const mk_swap_proof *proof = &plan->proof;
+
+    return proof->verdict == MK_VERDICT_FORWARD ||
+           (proof->verdict == MK_VERDICT_NONE && proof->swap);
+}
+
 bool mk_leftovers_can_wait(const mk_leftovers *plan)
 {
     for (size_t i = 0; i < plan->step_count; i++) {

@@ -96,6 +96,9 @@ MK_NODISCARD mk_status mk_leftovers_add_sync(mk_leftovers *plan,
 /* How many of the log's segments begin below `offset`? */
 size_t mk_leftovers_count_below(const mk_leftovers *plan, int64_t offset);
 
+/* Was a swap made that may have taken batches out, or may one have been? */
+bool mk_leftovers_made_gaps(const mk_leftovers *plan);
+
 /* Can the log be looked at before the plan is carried out, since no file gets
  * the name of one of its? */
 bool mk_leftovers_can_wait(const mk_leftovers *plan);

@@ -37,7 +37,7 @@ typedef struct recovery {
     int64_t done, total;    /* Bytes to check. */
     mk_scratch scratch;
     bool cut;            /* The active segment's file is to be cut. */
-    bool damaged;        /* ... at something else than a torn batch or zeros. */
+    bool damaged;        /* ... at more than a torn batch or zeros. */
     int64_t end_offset;  /* Nothing from there on is the log's. */
     bool split;          /* A segment was split: all is to be found anew. */
     int64_t kafka_start; /* From the checkpoint beside the log; -1: none. */
@@ -305,18 +305,22 @@ static mk_status check_order(const mk_log *log, size_t i, mk_error *err)
 }
 
 /* An empty last segment that begins below the end of the one before it is what
- * a roll left that failed. */
-static mk_status drop_failed_roll(recovery *r, mk_error *err)
+ * a roll left that failed. The other one is looked at as the last one then. */
+static mk_status drop_failed_roll(recovery *r, bool *sound, mk_error *err)
 {
     mk_log *log = r->log;
-    const mk_segment *last = mk_log_active_locked(log);
+    size_t count = log->segment_count;
+    mk_segment **last;
+    mk_status status;
 
-    if (log->segment_count < 2 || last->log_bytes > 0 || r->damaged ||
-        log->segments[log->segment_count - 2]->next_offset <=
-            last->base_offset) {
-        return MK_OK;
-    }
-    return give_up(r, log->segment_count - 1, err);
+    if (count < 2 || r->damaged || r->evidence.ends_early) return MK_OK;
+    last = log->segments + count - 1;
+    if (last[0]->log_bytes > 0) return MK_OK;
+    if (last[-1]->next_offset <= last[0]->base_offset) return MK_OK;
+    status = give_up(r, count - 1, err);
+    if (status != MK_OK) return status;
+    mk_segment_reset(last[-1]);
+    return check_segment(r, last[-1], true, sound, err);
 }
 
 /* Leave the segments from number `i` on aside: what stands before them is the
@@ -338,9 +342,10 @@ static mk_status check_sequence(recovery *r, mk_error *err)
     for (size_t i = 0; status == MK_OK && i <= log->segment_count; i++) {
         if (i > 0 && i < log->segment_count) {
             status = check_order(log, i - 1, err);
-            if (status != MK_OK) return status;
         }
-        status = mk_evidence_check_gap(&r->evidence, i, err);
+        if (status == MK_OK) {
+            status = mk_evidence_check_gap(&r->evidence, i, err);
+        }
         if (status != MK_CORRUPT_SEGMENT || !log->read_only) continue;
         end_before(r, i);
         status = MK_OK;
@@ -361,12 +366,11 @@ static mk_status check_segments(recovery *r, mk_error *err)
         if (status != MK_OK || r->split) return status;
         if (!sound && !last) end_before(r, i + 1);
     }
+    if (status == MK_OK) status = drop_failed_roll(r, &sound, err);
+    if (status != MK_OK || r->split) return status;
     /* Where a cut was made, it may not be stable yet. */
     r->cut = !sound || (r->evidence.state.cutting && log->segment_count > 0);
-    if (status == MK_OK && log->segment_count > 0) {
-        status = drop_failed_roll(r, err);
-    }
-    if (status == MK_OK) status = check_sequence(r, err);
+    status = check_sequence(r, err);
     if (status == MK_OK) {
         status = mk_inventory_settle(log, &r->leftovers, err);
     }

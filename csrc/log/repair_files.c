@@ -8,9 +8,10 @@
 
 #include "base/poison.h"
 
-void mk_repair_files_init(mk_repair_files *files, const mk_heap *heap)
+void mk_repair_files_init(mk_repair_files *files, const mk_heap *heap,
+                          const mk_state *state)
 {
-    *files = (mk_repair_files){.heap = heap};
+    *files = (mk_repair_files){.heap = heap, .state = state};
 }
 
 void mk_repair_files_deinit(mk_repair_files *files)
@@ -19,7 +20,7 @@ void mk_repair_files_deinit(mk_repair_files *files)
         mk_salvage_deinit(&files->array[i].found);
     }
     mk_release(files->heap, files->array);
-    mk_repair_files_init(files, files->heap);
+    mk_repair_files_init(files, files->heap, files->state);
 }
 
 mk_status mk_repair_file_path(const mk_repair_file *file, const char *directory,
@@ -84,6 +85,54 @@ static int64_t end_of(const mk_salvage *found, int64_t base_offset)
                             : base_offset;
 }
 
+/* Where does what can be read of segments behind `offset` begin? INT64_MAX:
+ * nowhere. */
+static int64_t next_begin(const mk_repair_files *files, int64_t offset)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        const mk_repair_file *file = &files->array[i];
+        const mk_salvage *found = &file->found;
+
+        if (file->name.offset <= offset || found->count == 0) continue;
+        return found->stretches[0].first_offset;
+    }
+    return INT64_MAX;
+}
+
+/* Does the state know the file, and that it ends below `end`? */
+static bool ends_lower(const mk_repair_files *files, const mk_repair_file *file,
+                       int64_t end)
+{
+    const mk_segment_facts *facts =
+        mk_state_find(files->state, file->name.offset);
+
+    return facts != NULL && facts->log_bytes == file->found.file_size &&
+           facts->next_offset < end;
+}
+
+/* Give up the file's last batch if its base offset can't be right. */
+static void drop_odd(const mk_repair_files *files, mk_repair_file *file)
+{
+    mk_salvage *found = &file->found;
+    int64_t end = end_of(found, 0);
+
+    if (found->odd_position < 0) return;
+    if (!ends_lower(files, file, end) &&
+        end <= next_begin(files, file->name.offset)) {
+        return;
+    }
+    file->lost_from = found->odd_due;
+    file->lost_to = found->odd_due + end - found->gap_end;
+    mk_salvage_drop_odd(found);
+}
+
+void mk_repair_files_drop_odd(mk_repair_files *files)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        drop_odd(files, &files->array[i]);
+    }
+}
+
 /* Keep the file as it is, with the first `size` bytes counting. */
 static void keep(mk_repair_file *file, int64_t size, int64_t next_offset)
 {
@@ -118,8 +167,12 @@ static void find_lost(mk_repair_file *file, int64_t from)
 
         if (stretch->next_offset <= from) continue;
         if (stretch->first_offset > due) {
-            if (file->lost_from < 0) file->lost_from = due;
-            file->lost_to = stretch->first_offset;
+            if (file->lost_from < 0 || due < file->lost_from) {
+                file->lost_from = due;
+            }
+            if (file->lost_to < stretch->first_offset) {
+                file->lost_to = stretch->first_offset;
+            }
         }
         due = stretch->next_offset;
     }
@@ -176,8 +229,9 @@ mk_status mk_repair_files_decide(mk_repair_files *files, mk_vfs *vfs,
         mk_repair_file *file = &files->array[i];
         bool last = i + 1 == files->count;
         bool torn = last && !must_be_whole && is_torn(file, durable_position);
-        mk_status status = decide(file, vfs, directory, due, torn,
-                                  durable_position != INT64_MAX, err);
+        bool known = durable_position != INT64_MAX &&
+                     file->name.offset > files->state->dense_offset;
+        mk_status status = decide(file, vfs, directory, due, torn, known, err);
 
         if (status != MK_OK) return status;
         if (file->fate == MK_FATE_DROP) continue;
@@ -215,6 +269,19 @@ static bool find_gap(const mk_repair_files *files, int64_t start, int64_t *from,
     return false;
 }
 
+/* An empty segment whose place number `at` takes goes. */
+static void give_way(mk_repair_files *files, size_t at)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        mk_repair_file *file = &files->array[i];
+
+        if (i != at && file->fate == MK_FATE_KEEP && file->size == 0 &&
+            file->base_offset == files->array[at].base_offset) {
+            file->fate = MK_FATE_DROP;
+        }
+    }
+}
+
 mk_status mk_repair_files_fill_gaps(mk_repair_files *files, mk_vfs *vfs,
                                     const char *directory, mk_file_name name,
                                     int64_t start, mk_error *err)
@@ -234,6 +301,7 @@ mk_status mk_repair_files_fill_gaps(mk_repair_files *files, mk_vfs *vfs,
         status = insert(files, at, name, &file, err);
         if (status == MK_OK) status = read_file(file, vfs, directory, err);
         if (status == MK_OK) {
+            drop_odd(files, file);
             status =
                 mk_repair_file_path(file, directory, path, sizeof path, err);
         }
@@ -253,8 +321,11 @@ mk_status mk_repair_files_fill_gaps(mk_repair_files *files, mk_vfs *vfs,
             memmove(file, file + 1,
                     (files->count - at - 1) * sizeof *files->array);
             files->count--;
-        } else if (files->end_offset < extent.next_offset) {
-            files->end_offset = extent.next_offset;
+        } else {
+            give_way(files, at);
+            if (files->end_offset < extent.next_offset) {
+                files->end_offset = extent.next_offset;
+            }
         }
         from = to;
     }

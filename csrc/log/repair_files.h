@@ -2,13 +2,15 @@
  * repair_files -- what becomes of the segments of a damaged directory.
  *
  * All logs are read. In ascending order each keeps what can be read of it, from
- * where the one before it ends; where two overlap the earlier one wins. Where
+ * where the one before it ends; where two overlap the earlier one wins, unless
+ * only the base offset of its last batch makes it seem so. Where
  * leftovers of a swap prove nothing, they fill the gaps between the segments.
  */
 #ifndef MK_LOG_REPAIR_FILES_H
 #define MK_LOG_REPAIR_FILES_H
 
 #include "log/salvage.h"
+#include "store/state_file.h"
 
 typedef enum mk_repair_fate {
     MK_FATE_KEEP,    /* It stays as it is. */
@@ -33,16 +35,23 @@ typedef struct mk_repair_files {
     const mk_heap *heap;   /* Borrowed. */
     mk_repair_file *array; /* Owned; ascending by what they become. */
     size_t count, capacity;
-    int64_t end_offset; /* Of what can be read. */
+    int64_t end_offset;    /* Of what can be read. */
+    const mk_state *state; /* Borrowed: as it was found. */
 } mk_repair_files;
 
-void mk_repair_files_init(mk_repair_files *files, const mk_heap *heap);
+void mk_repair_files_init(mk_repair_files *files, const mk_heap *heap,
+                          const mk_state *state);
 void mk_repair_files_deinit(mk_repair_files *files);
 
 /* Add a log, behind all others. */
 MK_NODISCARD mk_status mk_repair_files_add(mk_repair_files *files, mk_vfs *vfs,
                                            const char *directory,
                                            mk_file_name name, mk_error *err);
+
+/* Give up last batches with a wrong base offset: there is a gap before them,
+ * and the next segment begins below their end, or the state knows a lower one.
+ * The same is done to files that fill gaps. */
+void mk_repair_files_drop_odd(mk_repair_files *files);
 
 /*
  * Decide what becomes of each. Of the last one a torn tail stays, for opening

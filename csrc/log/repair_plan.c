@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "log/inventory.h"
+#include "log/repair_loss.h"
 
 #include "base/poison.h"
 
@@ -135,6 +136,7 @@ static mk_status add_segments(mk_repair_work *work, const mk_name_list *names,
     *ambiguous = status == MK_SWAP_AMBIGUOUS;
     if (*ambiguous) status = MK_OK;
     if (status == MK_OK) status = mk_repair_work_find_missing(work, &plan, err);
+    if (mk_leftovers_made_gaps(&plan)) work->gaps_below = plan.rewritten.to;
     mk_leftovers_deinit(&plan);
     for (size_t i = 0; status == MK_OK && i < names->count; i++) {
         mk_file_name name = mk_name_parse(names->names[i]);
@@ -178,11 +180,6 @@ static mk_status load_state(mk_repair_work *work, mk_error *err)
     return MK_OK;
 }
 
-static bool has_state(const mk_repair_work *work)
-{
-    return work->state.log_start_offset >= 0;
-}
-
 /* From which position on may the last log be torn? */
 static int64_t durable_position(const mk_repair_work *work)
 {
@@ -190,102 +187,12 @@ static int64_t durable_position(const mk_repair_work *work)
     const mk_repair_files *files = &work->files;
     int64_t base;
 
-    if (!has_state(work) || files->count == 0) return INT64_MAX;
+    if (!mk_repair_work_has_state(work) || files->count == 0) return INT64_MAX;
     base = files->array[files->count - 1].name.offset;
     if (point->segment == base && point->end_position > 0) {
         return point->end_position;
     }
     return point->segment > base ? INT64_MAX : 0;
-}
-
-/* ---- What the state knows ---- */
-
-static void note_lost(mk_repair_work *work, int64_t from, int64_t to)
-{
-    if (from >= to) return;
-    if (work->lost_from < 0 || from < work->lost_from) work->lost_from = from;
-    if (to > work->lost_to) work->lost_to = to;
-}
-
-/* Segments that are missing wherever the state knows them. */
-static void find_lost_segments(mk_repair_work *work)
-{
-    const mk_state *state = &work->state;
-
-    for (size_t i = 0; work->missing && i < state->facts_count; i++) {
-        const mk_segment_facts *facts = &state->facts[i];
-
-        work->state_differs = true;
-        if (facts->next_offset <= state->log_start_offset) continue;
-        if (facts->next_offset > state->recovery_point.offset) continue;
-        if (mk_repair_work_covers(work, facts)) continue;
-        note_lost(work, facts->base_offset, facts->next_offset);
-    }
-}
-
-/* Are offsets missing between the segments that stay, or in them, as opening
- * would find? */
-static void find_gaps(mk_repair_work *work)
-{
-    int64_t due = work->state.log_start_offset;
-
-    work->lost_from = work->lost_to = -1;
-    if (!has_state(work)) return;
-    find_lost_segments(work);
-    for (size_t i = 0; i < work->files.count; i++) {
-        const mk_repair_file *file = &work->files.array[i];
-
-        if (file->fate == MK_FATE_DROP) continue;
-        if (due < work->state.dense_offset) due = work->state.dense_offset;
-        note_lost(work, due, file->base_offset);
-        due = file->next_offset;
-        if (file->found.gap_end > work->state.dense_offset) {
-            work->state_differs = true;
-        }
-    }
-}
-
-/* Does a segment have less than the state says? */
-static void find_shortened(mk_repair_work *work)
-{
-    const mk_recovery_point *point = &work->state.recovery_point;
-
-    for (size_t i = 0; has_state(work) && i < work->files.count; i++) {
-        const mk_repair_file *file = &work->files.array[i];
-        const mk_segment_facts *facts =
-            mk_state_find(&work->state, file->name.offset);
-        bool durable = facts != NULL && facts->next_offset <= point->offset;
-
-        if (!durable || file->fate != MK_FATE_KEEP) continue;
-        if (file->size >= facts->log_bytes) continue;
-        work->state_differs = true;
-        note_lost(work, file->next_offset, facts->next_offset);
-    }
-}
-
-/* Where the log ends: behind all that can be read, and behind what was there
- * for good. */
-static void find_end(mk_repair_work *work)
-{
-    const mk_state *state = &work->state;
-    const mk_repair_file *last = mk_repair_files_last(&work->files);
-    int64_t end = work->files.end_offset;
-
-    work->end_is_told = false;
-    if (has_state(work)) {
-        work->end_is_told = last != NULL && last->fate == MK_FATE_KEEP &&
-                            last->name.offset == state->end_segment &&
-                            last->size == state->end_position &&
-                            state->recovery_point.offset <= state->end_offset;
-        if (work->end_is_told && end < state->end_offset) {
-            end = state->end_offset;
-        }
-        if (end < state->recovery_point.offset) {
-            end = state->recovery_point.offset;
-        }
-        if (end < state->log_start_offset) end = state->log_start_offset;
-    }
-    work->end_offset = end;
 }
 
 /* ---- Indexes ---- */
@@ -534,12 +441,13 @@ static mk_status decide(mk_repair_work *work, const mk_name_list *names,
 
     *ends_anew = false;
     if (status == MK_OK) status = add_segments(work, names, ambiguous, err);
+    if (status == MK_OK) mk_repair_files_drop_odd(&work->files);
     for (int round = 0; status == MK_OK && round < 2; round++) {
         status =
             mk_repair_files_decide(&work->files, work->vfs, work->root,
                                    durable_position(work), *ends_anew, err);
         if (status != MK_OK) return status;
-        find_end(work);
+        mk_repair_find_end(work);
         last = mk_repair_files_last(&work->files);
         *ends_anew =
             (last != NULL && last->fate == MK_FATE_REWRITE) ||
@@ -548,26 +456,45 @@ static mk_status decide(mk_repair_work *work, const mk_name_list *names,
               work->state.recovery_point.offset > work->files.end_offset));
         if (!*ends_anew) break; /* Else the last one is closed then. */
     }
-    find_gaps(work);
+    mk_repair_find_gaps(work);
     if (status == MK_OK &&
         (*ambiguous || is_changed(work) || work->lost_from >= 0)) {
         status = fill_gaps(work, names, *ambiguous, err);
+        mk_repair_find_end(work);
     }
     if (status == MK_OK) status = check_all_indexes(work, *ends_anew, err);
-    find_gaps(work);
-    find_shortened(work);
+    mk_repair_find_gaps(work);
+    mk_repair_find_shortened(work);
     return status;
 }
 
+/* Has a file the name that an empty segment at the end will have? */
+static bool is_end_taken(const mk_repair_work *work, const mk_name_list *names)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        mk_file_name name = mk_name_parse(names->names[i]);
+
+        if (name.role == MK_ROLE_LOG && name.stage == MK_STAGE_FINAL &&
+            name.offset == work->end_offset) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The log's end is there before anything else is changed, unless the file with
+ * that name has to be in the quarantine first. */
 static mk_status plan_steps(mk_repair_work *work, const mk_name_list *names,
                             bool ends_anew, mk_error *err)
 {
+    bool taken = ends_anew && is_end_taken(work, names);
     mk_status status = MK_OK;
 
     if (work->ambiguous || work->moves) status = plan_directories(work, err);
     if (status == MK_OK) status = plan_note(work, err);
-    if (status == MK_OK && ends_anew) status = plan_end(work, err);
+    if (status == MK_OK && ends_anew && !taken) status = plan_end(work, err);
     if (status == MK_OK) status = plan_moves(work, names, true, err);
+    if (status == MK_OK && taken) status = plan_end(work, err);
     if (status == MK_OK) status = plan_segments(work, err);
     if (status == MK_OK) status = plan_moves(work, names, false, err);
     if (status == MK_OK) status = plan_state(work, ends_anew, err);

@@ -235,16 +235,21 @@ static mk_status rebuild(mk_repair_work *work, const mk_repair_file *file,
     return mk_salvage_index(work->vfs, work->root, file->name.offset, err);
 }
 
+/* Begin an empty segment: it gets its name when it is there. */
 static mk_status begin_segment(mk_repair_work *work, const char *path,
                                mk_error *err)
 {
     mk_file *file = NULL;
-    mk_status status = mk_file_open(
-        work->vfs, path, MK_OPEN_WRITE | MK_OPEN_CREATE | MK_OPEN_EXCLUSIVE,
-        &file, err);
+    char made[MK_PATH_MAX];
+    mk_status status = quarantine_path(work, NAME_REWRITTEN, made, err);
 
+    if (status == MK_OK) {
+        status = mk_file_open(
+            work->vfs, made, MK_OPEN_WRITE | MK_OPEN_CREATE | MK_OPEN_EXCLUSIVE,
+            &file, err);
+    }
     if (status == MK_OK) status = mk_file_close(file, err);
-    return status == MK_OK ? sync_root(work, err) : status;
+    return status == MK_OK ? rename_to_free(work, made, path, err) : status;
 }
 
 /* ---- Moves ---- */
@@ -258,6 +263,10 @@ static bool is_replaced(const mk_repair_work *work, const char *path)
         if ((step->action == MK_REPAIR_REWRITE ||
              step->action == MK_REPAIR_RENAME) &&
             strcmp(step->to, path) == 0) {
+            return true;
+        }
+        if (step->action == MK_REPAIR_BEGIN_SEGMENT &&
+            strcmp(step->path, path) == 0) {
             return true;
         }
     }

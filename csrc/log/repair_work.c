@@ -157,7 +157,7 @@ mk_status mk_repair_work_begin(mk_repair_work *work, mk_env *env,
 
     *work = (mk_repair_work){.env = env, .vfs = env->vfs, .out = out};
     work->lost_from = work->lost_to = -1;
-    mk_repair_files_init(&work->files, &env->heap);
+    mk_repair_files_init(&work->files, &env->heap, &work->state);
     mk_state_init(&work->state, &env->heap);
     mk_state_init(&work->next, &env->heap);
     status = new_probe(work, directory, err);

@@ -40,6 +40,7 @@ typedef struct mk_repair_work {
     bool state_differs;         /* ... or is not about what is there. */
     bool missing;               /* A segment is that it knows; */
     bool revives;               /* ... and a source may have been that. */
+    int64_t gaps_below;         /* A swap left offsets missing below this. */
     mk_state next;              /* ... and as it will be. */
     mk_file *locks[3];          /* Owned. */
     int64_t end_offset;         /* Of the log, when all is done. */
@@ -52,6 +53,12 @@ typedef struct mk_repair_work {
 MK_NODISCARD mk_status mk_repair_work_begin(mk_repair_work *work, mk_env *env,
                                             const char *directory, bool apply,
                                             mk_repair_plan *out, mk_error *err);
+
+/* Is there a state that can be read? */
+static inline bool mk_repair_work_has_state(const mk_repair_work *work)
+{
+    return work->state.log_start_offset >= 0;
+}
 
 /* Add a step about file number `file`; MK_REPAIR_NO_FILE: about none. */
 MK_NODISCARD mk_status mk_repair_work_add(mk_repair_work *work,

@@ -28,6 +28,16 @@ typedef struct reading {
     int64_t before_last;   /* ... and which offset was due there. */
 } reading;
 
+/* Note whether offsets are missing before a batch. */
+static void note_odd(reading *r, const mk_batch *batch)
+{
+    const mk_segment *seen = r->seen;
+    bool odd = batch->base_offset > seen->next_offset;
+
+    r->salvage->odd_position = odd ? seen->log_bytes : -1;
+    r->salvage->odd_due = seen->next_offset;
+}
+
 /* A batch whose records can't be read is no sound one. */
 static mk_status see_batch(void *context, const mk_segment *seen,
                            const uint8_t *bytes, const mk_batch *batch,
@@ -44,6 +54,7 @@ static mk_status see_batch(void *context, const mk_segment *seen,
     if (batch->base_offset > seen->next_offset) {
         r->salvage->gap_end = batch->base_offset;
     }
+    note_odd(r, batch);
     r->last_position = seen->log_bytes;
     r->before_last = seen->next_offset;
     return MK_OK;
@@ -94,6 +105,7 @@ static mk_status take_back_last(reading *r, mk_error *err)
         return MK_OK;
     }
     if (r->last_position == r->begun) r->first = -1;
+    r->salvage->odd_position = -1;
     seen->log_bytes = r->last_position;
     seen->next_offset = r->before_last;
     return MK_OK;
@@ -157,7 +169,8 @@ mk_status mk_salvage_read(mk_salvage *salvage, mk_vfs *vfs, const char *path,
     mk_file_stat stat;
     mk_status status;
 
-    *salvage = (mk_salvage){.heap = &vfs->heap, .gap_end = -1, .whole = true};
+    *salvage = (mk_salvage){
+        .heap = &vfs->heap, .gap_end = -1, .whole = true, .odd_position = -1};
     mk_scratch_init(&r.scratch, &vfs->heap);
     status = mk_segment_new(&vfs->heap, base_offset, &r.seen, err);
     if (status == MK_OK) status = mk_file_open(vfs, path, 0, &r.file, err);
@@ -181,6 +194,18 @@ void mk_salvage_deinit(mk_salvage *salvage)
 {
     if (salvage->heap != NULL) mk_release(salvage->heap, salvage->stretches);
     *salvage = (mk_salvage){.heap = salvage->heap};
+}
+
+void mk_salvage_drop_odd(mk_salvage *salvage)
+{
+    mk_stretch *last = &salvage->stretches[salvage->count - 1];
+
+    MK_ASSERT(salvage->odd_position >= last->position);
+    last->size = salvage->odd_position - last->position;
+    last->next_offset = salvage->odd_due;
+    if (last->size == 0) salvage->count--;
+    salvage->odd_position = -1;
+    salvage->whole = false;
 }
 
 /* ---- Writing ---- */

@@ -20,6 +20,9 @@ typedef struct mk_salvage {
     int64_t max_timestamp_ms;
     int64_t gap_end; /* Where the last gap between its batches ends, or -1. */
     bool whole;      /* One stretch, or none, is the file. */
+    int64_t odd_position; /* Of the last batch, if offsets are missing before
+                             it; else -1. */
+    int64_t odd_due;      /* The first of them. */
 } mk_salvage;
 
 /* Read the log at `path` to its end. Errors: UNSUPPORTED (old formats), IO,
@@ -28,6 +31,10 @@ MK_NODISCARD mk_status mk_salvage_read(mk_salvage *salvage, mk_vfs *vfs,
                                        const char *path, int64_t base_offset,
                                        mk_error *err);
 void mk_salvage_deinit(mk_salvage *salvage);
+
+/* Give up the odd batch: its base offset, which no checksum covers, is wrong.
+ */
+void mk_salvage_drop_odd(mk_salvage *salvage);
 
 /* Write what the log at `from` has in its stretches of offsets in [first,
  * limit) to a new file at `to`, batches whole, on stable storage. */
