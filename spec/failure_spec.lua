@@ -101,6 +101,33 @@ describe("a log that met a failed sync", function()
     end
   end)
 
+  it("leaves alone what was synced when its segment was sealed", function()
+    local disk = minikafka.SimDisk()
+    local log = open(disk)
+    for _, value in ipairs{ "a", "b", "c" } do
+      log:append_kv("k", value, 1)
+      if value ~= "c" then log:roll() end
+    end
+    disk:fail{ op = "fsync", path = "*2.log", times = 1 }
+    expect.error("IO", log.flush, log)
+    local written, synced = {}, {}
+    disk:trace(function(event)
+      if event.path:find("%.log$") then
+        if event.op == "write" then written[event.path] = true end
+        if event.op == "fdatasync" then synced[event.path] = true end
+      end
+    end)
+    log:flush()
+    disk:trace(nil)
+    -- What was written again was synced, too.
+    assert.truthy(next(written))
+    assert.same(written, synced)
+    assert.equal(3, log.recovery_point)
+    for state in disk:crash_states{ tears = true } do
+      assert.equal("a b c |3", values(open(state)))
+    end
+  end)
+
   it("B38: is not believed when a second sync says yes", function()
     for _, flavour in ipairs{ "lost", "reverted", "retryable" } do
       local disk = minikafka.SimDisk()

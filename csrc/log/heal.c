@@ -169,6 +169,16 @@ static mk_status compare(const mk_log *log, const aside *old, int64_t *lost,
     return MK_CORRUPT_SEGMENT;
 }
 
+/* Up to where were all segments synced? What a swap that stopped midway had in
+ * hand says nothing of what is there now. */
+static int64_t end_of_proven(const mk_log *log, const aside *old)
+{
+    for (size_t i = 0; i < old->count && !log->set_doubted; i++) {
+        if (!old->segments[i]->synced) return old->segments[i]->base_offset;
+    }
+    return 0;
+}
+
 /* Give the fresh set what only the old one knew. */
 static void carry_over(mk_log *log, const aside *old, int64_t lost)
 {
@@ -183,7 +193,9 @@ static void carry_over(mk_log *log, const aside *old, int64_t lost)
         const mk_segment *same = find_in(old, fresh->base_offset);
 
         if (same == NULL) continue;
-        if (same->log_bytes == fresh->log_bytes) fresh->synced = same->synced;
+        /* Of the others some were written again. */
+        fresh->synced = same->log_bytes == fresh->log_bytes &&
+                        fresh->base_offset < log->proven_end;
         if (point->segment == fresh->base_offset && !log->set_doubted &&
             point->end_position <= fresh->log_bytes) {
             log->recovery_point = *point;
@@ -235,6 +247,7 @@ static mk_status look_again(mk_log *log, mk_error *err)
         if (status != MK_OK) return status;
     }
     put_aside(log, &old);
+    log->proven_end = end_of_proven(log, &old);
     status = mk_log_recover(log, NULL, err);
     if (status == MK_OK) status = compare(log, &old, &lost, err);
     if (status == MK_OK) {
@@ -320,6 +333,7 @@ static mk_status try_to_heal(mk_log *log, mk_error *err)
     if (status == MK_OK) status = make_stable(log, &obstacle);
     if (status == MK_OK) status = mk_inventory_forget_note(log, &obstacle);
     log->healing = false;
+    log->proven_end = 0;
     mk_log_end_maintenance_locked(log);
     if (status != MK_OK) {
         note_obstacle(log, &obstacle);

@@ -7,7 +7,9 @@
  * What is written again is new to the kernel, whatever it thought.
  *
  * Only what lies above the recovery point is touched: no loss of power in the
- * midst of it can harm what was promised to outlast one.
+ * midst of it can harm what was promised to outlast one. Nor are segments that
+ * were synced when they were sealed, as far as that is known: a closed segment
+ * that is torn looks like damage.
  */
 #include "log/renew.h"
 
@@ -80,7 +82,7 @@ static mk_status renew_above(mk_log *log, const mk_recovery_point *point,
         const mk_segment *segment = log->segments[i];
         int64_t position = 0;
 
-        if (segment->synced) continue;
+        if (segment->synced || segment->base_offset < log->proven_end) continue;
         if (segment->base_offset == point->segment) {
             position = point->end_position;
         }
