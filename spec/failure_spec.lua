@@ -128,6 +128,46 @@ describe("a log that met a failed sync", function()
     end
   end)
 
+  it("does not miss what was deleted before", function()
+    local disk = minikafka.SimDisk()
+    local log = open(disk)
+    log:append_kv("k", "a", 1)
+    log:append_kv("k", "b", 1)
+    log:delete_records(2)
+    log:append_kv("k", "c", 1)
+    disk:fail{ op = "fsync", path = "*.log", times = 1, flavour = "reverted" }
+    expect.error("IO", log.flush, log)
+    -- Deleted records and the one that was not flushed are gone from the file.
+    assert.equal(2, expect.error("IO", log.flush, log).offset)
+    assert.equal(1, log:stats().lost_offsets)
+    log:append_kv("k", "d", 1)
+    log:flush()
+    assert.equal("d |4", values(log))
+    log:close()
+    local again <close> = open(disk)
+    assert.equal("d |4", values(again))
+  end)
+
+  it("does not take the gap that a truncation left for a loss", function()
+    local disk = minikafka.SimDisk()
+    local log = open(disk)
+    log:append_kv("k", "a", 1)
+    log:append{ { value = "b" }, { value = "c" }, { value = "d" } }
+    log:truncate_to(3)
+    log:flush()
+    assert.equal(3, log.recovery_point)
+    log:append_kv("k", "e", 1)
+    disk:fail{ op = "fsync", path = "*.log", times = 1, flavour = "reverted" }
+    expect.error("IO", log.flush, log)
+    assert.equal(3, expect.error("IO", log.flush, log).offset)
+    assert.equal(1, log:stats().lost_offsets)
+    log:append_kv("k", "f", 1)
+    assert.equal("a f |5", values(log))
+    log:close()
+    local again <close> = open(disk)
+    assert.equal("a f |5", values(again))
+  end)
+
   it("B38: is not believed when a second sync says yes", function()
     for _, flavour in ipairs{ "lost", "reverted", "retryable" } do
       local disk = minikafka.SimDisk()

@@ -144,6 +144,19 @@ static int64_t end_of(mk_segment *const *segments, size_t count)
     return count > 0 ? segments[count - 1]->next_offset : 0;
 }
 
+/* Are all bytes there that were below the recovery point? A gap that a
+ * truncation left may stand between them and the point's offset. */
+static bool has_flushed(const mk_log *log, const mk_recovery_point *point)
+{
+    for (size_t i = 0; i < log->segment_count; i++) {
+        const mk_segment *segment = log->segments[i];
+
+        if (segment->base_offset != point->segment) continue;
+        return segment->log_bytes >= point->end_position;
+    }
+    return false;
+}
+
 /* Is all there that must be? `*lost` is the first offset of what was
  * acknowledged and is missing; -1: nothing is. */
 static mk_status compare(const mk_log *log, const aside *old, int64_t *lost,
@@ -157,6 +170,11 @@ static mk_status compare(const mk_log *log, const aside *old, int64_t *lost,
         wanted = log->cut_offset;
     }
     if (flushed > wanted) flushed = wanted;
+    /* What stood below the log start is not missed. */
+    if (found < old->log_start_offset) found = old->log_start_offset;
+    if (found < flushed && has_flushed(log, &old->recovery_point)) {
+        found = flushed;
+    }
     *lost = -1;
     if (found >= wanted) return MK_OK;
     *lost = found;

@@ -75,8 +75,8 @@ struct mk_log {
                           */
     bool healing;        /* Some thread looks whether it may go on. */
     bool unproven;       /* A sync failed: see store/unproven_file. */
-    int64_t proven_end;  /* While it heals: below it all segments were synced. */
-    bool maintaining;    /* Some thread changes the closed segments. */
+    int64_t proven_end; /* While it heals: below it all segments were synced. */
+    bool maintaining;   /* Some thread changes the closed segments. */
     mk_thread_id maintainer;
     bool swapping;                /* ... and the directory: no roll now. */
     bool syncing;                 /* Some thread syncs. */
