@@ -187,6 +187,12 @@ a loss of power at any of them: the old log or the new one
 ON REAL FILES, BETWEEN THE RENAMES
   opened  0:a=1 1:b=1 2:a=2 3:c=1
 ]],
+  ["07_crash_your_program.lua"] = [[
+careful: right on every disk
+careless: right false, lazy: alice is nil, and tea 1 was promised
+promised by then: 1
+replayed: alice is nil, and tea 1 was promised
+]],
 }
 
 local function run(command)
