@@ -306,6 +306,7 @@ mk_status mk_evidence_is_missing(mk_evidence *evidence,
 {
     const mk_swap_proof *proof = &plan->proof;
     int64_t base = facts->base_offset;
+    int64_t start = evidence->state.log_start_offset;
     size_t below = mk_leftovers_count_below(plan, base);
     mk_log_look found;
     bool broker;
@@ -313,7 +314,9 @@ mk_status mk_evidence_is_missing(mk_evidence *evidence,
 
     *out = false;
     if (!was_stable(&evidence->state, facts)) return MK_OK;
-    if (mk_leftovers_count_below(plan, base + 1) > below) return MK_OK;
+    /* It, or one that was made of it, with all that is still the log's. */
+    if (start < base) start = base;
+    if (mk_leftovers_count_below(plan, start + 1) > below) return MK_OK;
     if (proof->verdict == MK_VERDICT_FORWARD && base >= proof->first &&
         base < proof->end) {
         return MK_OK;
