@@ -100,6 +100,14 @@ local cases = {
     others:write(file(0, "index.cleaned"), others:read(file(0, "index")))
     return others
   end, ALL },
+  { "a swap that was made, and an index that stands there twice", function(disk)
+    local bytes = disk:read(file(5, "log"))
+    local others = copy_without(disk, file(5, "log"))
+    others:write(file(5, "log.swap"), bytes)
+    others:write(file(5, "index.swap"), others:read(file(5, "index")))
+    others:write(file(5, "index.cleaned"), "part")
+    return others
+  end, ALL },
   { "several damaged batches at the end of what is stable", function(disk)
     local size = #disk:read(file(8, "log")) // 4
     disk:damage(file(8, "log"), { zero = { size, 3 * size } })
@@ -137,6 +145,20 @@ describe("Two faults at once", function()
     local log <close> = open(disk)
     assert.equal(12, log.recovery_point)
     assert.equal(4, log:stats().truncated_bytes)
+  end)
+
+  it("leave no wrong index behind, once the log is closed", function()
+    local disk = make_disk()
+    local sound = disk:read(file(8, "timeindex"))
+    disk:damage(file(8, "timeindex"), { cut = 3 })
+    open(disk):close()
+    assert.equal(sound, disk:read(file(8, "timeindex")))
+    disk:write(DIR .. "/minikafka.state", "")
+    disk:damage(file(8, "log"), { cut = 10 })
+    open(disk):close()
+    assert.equal("", disk:read(file(8, "log")))
+    assert.equal("", disk:read(file(8, "index")))
+    assert.equal("", disk:read(file(8, "timeindex")))
   end)
 
   -- An active segment whose first batch is damaged looks empty, and a wrong base

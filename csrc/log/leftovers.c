@@ -162,13 +162,23 @@ static bool is_found(const mk_leftovers *plan, int64_t base_offset)
            plan->segments[i].base_offset == base_offset;
 }
 
+/* A `.cleaned` index whose log has its final name already, or that stands there
+ * as `.swap`, too. */
+static bool is_late(const mk_leftovers *plan, mk_file_name file)
+{
+    const mk_swap_proof *proof = &plan->proof;
+
+    if (!mk_role_is_index(file.role) || !is_cleaned(plan, file)) return false;
+    return !mk_swap_proof_has_output(proof, file.offset) ||
+           mk_swap_proof_has(proof, file.role, MK_STAGE_SWAP, file.offset);
+}
+
 static bool is_output_index(const mk_leftovers *plan, mk_file_name file)
 {
     if (!mk_role_is_index(file.role)) return false;
     if (!is_found(plan, file.offset)) return false;
     return is_swap(plan, file) ||
-           (is_cleaned(plan, file) &&
-            mk_swap_proof_has_output(&plan->proof, file.offset));
+           (is_cleaned(plan, file) && !is_late(plan, file));
 }
 
 /* What no segment needs. */
@@ -179,13 +189,6 @@ static bool is_orphan(const mk_leftovers *plan, mk_file_name file)
     if (file.stage == MK_STAGE_FINAL) return !is_superseded(plan, file);
     return file.stage == MK_STAGE_SWAP &&
            plan->proof.verdict != MK_VERDICT_BACK;
-}
-
-/* A `.cleaned` index whose log has its final name already. */
-static bool is_late(const mk_leftovers *plan, mk_file_name file)
-{
-    return mk_role_is_index(file.role) && is_cleaned(plan, file) &&
-           !mk_swap_proof_has_output(&plan->proof, file.offset);
 }
 
 /* A `.cleaned` file of an output. */

@@ -266,15 +266,29 @@ mk_status mk_log_start(const char *directory, const mk_open_options *options,
 
 /* ---- Closing ---- */
 
+/* Did nothing happen since the last clean end? An opening may have found the
+ * index files wrong, and left that to the end. */
+static bool is_at_rest(mk_log *log)
+{
+    mk_segment *active = mk_log_active_locked(log);
+
+    if (log->state_stale || log->directory_dirty || log->waiting != NULL ||
+        log->recovery_point.offset != log->log_end_offset) {
+        return false;
+    }
+    if (active->index_files_good) return true;
+    return mk_segment_confirm_indexes(active, log->vfs, log->directory, NULL) ==
+               MK_OK &&
+           active->index_files_good;
+}
+
 /* Leave everything as a clean end has it: tails trimmed, indexes complete, all
  * synced, and the state that says so. */
 static mk_status finish_sound(mk_log *log, int64_t now_ms, mk_error *err)
 {
     mk_status status;
 
-    if (!log->state_stale && !log->directory_dirty && log->waiting == NULL &&
-        log->recovery_point.offset == log->log_end_offset) {
-        /* Nothing happened since the last clean end. */
+    if (is_at_rest(log)) {
         return mk_file_tail_end(mk_log_active_locked(log)->log.file, err);
     }
     status = mk_log_send_waiting_locked(log, now_ms, err);
