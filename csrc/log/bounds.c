@@ -90,24 +90,19 @@ static void find_dense(mk_log *log, const mk_evidence *evidence)
     }
 }
 
-/* Is the last segment cut in what the point says is stable? The next recovery
- * reads all of it then. */
+/* Is the last segment cut, and are bytes of it below the point, all of them
+ * whole? The next recovery reads all then: what tore that segment may not have
+ * stopped at the point. */
 static bool is_point_torn(const mk_log *log, const mk_evidence *evidence,
                           bool cut)
 {
     const mk_recovery_point *point = &evidence->state.recovery_point;
-    const mk_segment *active =
-        log->segment_count > 0 ? mk_log_active_locked(log) : NULL;
 
-    if (!cut || active == NULL || point->segment < active->base_offset) {
-        return false;
-    }
-    return point->segment > active->base_offset ||
-           active->log_bytes < point->end_position;
+    return cut && !evidence->insists && log->segment_count > 0 &&
+           point->end_position > 0 &&
+           point->segment >= mk_log_active_locked(log)->base_offset;
 }
 
-/* A point that is damage's only witness stays, too: the next opening is to find
- * the same. */
 static void find_point(mk_log *log, const mk_evidence *evidence, bool cut)
 {
     int64_t offset = evidence->insists ? evidence->state.recovery_point.offset

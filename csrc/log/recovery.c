@@ -7,10 +7,10 @@
  *  - in a sealed segment it must be sound to the end of the file;
  *  - in the active one the first unsound byte is the end of the log.
  *
- * A recovery that cuts off what lies below the recovery point forgets it: what
- * was torn there, the next one reads from its beginning. What was found beyond
- * the point is in the kernel's hands, and the next flush puts it on stable
- * storage.
+ * A recovery that cuts the segment with the recovery point forgets the point,
+ * unless damage below it stays: after a tear, the next one reads all. What was
+ * found beyond the point is in the kernel's hands, and the next flush puts it
+ * on stable storage.
  */
 #include "log/recovery.h"
 
