@@ -37,7 +37,7 @@
 -- The result is {steps, states, distinct, complete, incomplete, acked, seed}:
 -- operations of `run`, disks found, those among them that differ, whether that
 -- was all, the list of the steps at which it was not, and how often `ack` was
--- called.
+-- called; `note` is a sentence where there is something else to know.
 --
 -- A disk that `check` fails on becomes an error object CHECK_FAILED with
 -- `step`, `steps` (a list, if crashes were nested), `profile`, `seed`, `cause`
