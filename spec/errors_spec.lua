@@ -121,6 +121,21 @@ end)
 describe("an unknown name", function()
   after_each(tmp.clean)
 
+  it("is not told what it cannot mean, but all that there is, if that is little", function()
+    local log <close> = open()
+    for expected, call in pairs {
+      ["unknown option 'clock'"] = function() log:configure { clock = 1 } end,
+      ["unknown option 'segment_byte': did you mean 'segment_bytes'?"] =
+        function() log:configure { segment_byte = 1 } end,
+      ["unknown profile 'x': there are kill9, lazy, prefix, ordered, writeback, hostile"] =
+        function() minikafka.SimDisk { profile = "x" } end,
+    } do
+      local raised = expect.error("INVALID_ARGUMENT", call)
+      assert.equal(expected, raised.message)
+      assert.equal("string", type(raised.nearest))
+    end
+  end)
+
   it("is answered with the nearest known one, everywhere", function()
     local log <close> = open()
     local out <close> = log:appender()

@@ -12,6 +12,7 @@
 #include "lua/lmk.h"
 
 #define NAME_SIZE_MAX 64 /* Longer names are compared as far as this. */
+#define FEW_NAMES     8  /* So many are told all. */
 
 static void set_string(lua_State *L, const char *name, const char *value)
 {
@@ -204,6 +205,29 @@ static const char *find_name(const lmk_names *known, const char *name,
     return found;
 }
 
+/* Push what to say of a name that is none of the known ones: the nearest, if it
+ * could be meant, else all of them if they are few. */
+static void push_hint(lua_State *L, const lmk_names *known, const char *name,
+                      const char *nearest)
+{
+    size_t count = 0;
+
+    while (known->names[count] != NULL) {
+        count++;
+    }
+    if (distance(name, nearest) <= strlen(name)) {
+        lua_pushfstring(L, "': did you mean '%s'?", nearest);
+    } else if (known->settings || count > FEW_NAMES) {
+        lua_pushliteral(L, "'");
+    } else {
+        lua_pushliteral(L, "': there are ");
+        for (size_t i = 0; i < count; i++) {
+            lua_pushfstring(L, "%s%s", i > 0 ? ", " : "", known->names[i]);
+            lua_concat(L, 2);
+        }
+    }
+}
+
 void lmk_check_name(lua_State *L, const lmk_names *known, const char *what)
 {
     size_t size;
@@ -214,7 +238,7 @@ void lmk_check_name(lua_State *L, const lmk_names *known, const char *what)
     nearest = find_name(known, name, true);
     lua_pushfstring(L, "unknown %s '", what);
     lua_insert(L, -2); /* Whole, whatever bytes the name has. */
-    lua_pushfstring(L, "': did you mean '%s'?", nearest);
+    push_hint(L, known, name, nearest);
     lua_concat(L, 3);
     push_object(L, MK_INVALID_ARGUMENT);
     set_string(L, "nearest", nearest);
