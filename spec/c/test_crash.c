@@ -206,12 +206,9 @@ static void test_every_sync_is_needed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(setting_up_and_one_operation),
-        TEST(two_operations),
-        TEST(one_operation_nested),
-        TEST(two_operations_killed_twice),
-        TEST(one_operation_torn),
-        TEST(rows_of_three),
+        TEST(setting_up_and_one_operation), TEST(two_operations),
+        TEST(one_operation_nested),         TEST(two_operations_killed_twice),
+        TEST(one_operation_torn),           TEST(rows_of_three),
         TEST(every_sync_is_needed),
     };
 
