@@ -180,6 +180,18 @@ describe("Two faults at once", function()
     end
   end)
 
+  it("do not remove an empty segment that the state knows", function()
+    local disk = make_disk()
+    local log = open(disk)
+    log:roll()
+    log:close()
+    disk:write(file(8, "index.swap"), disk:read(file(8, "index")))
+    disk:damage(file(8, "log"), { flip = 8 * (3 * #disk:read(file(8, "log")) // 4 + 7) + 4 })
+    expect.error("CORRUPT_SEGMENT", open, disk)
+    assert.equal("", disk:read(file(12, "log")))
+    expect.error("CORRUPT_SEGMENT", open, disk)
+  end)
+
   it("do not make a reader look for ever", function()
     local disk = minikafka.SimDisk()
     local log = open(disk)

@@ -304,19 +304,21 @@ static mk_status check_order(const mk_log *log, size_t i, mk_error *err)
                       segment->base_offset, next->base_offset, log->directory);
 }
 
-/* An empty last segment that begins below the end of the one before it is what
- * a roll left that failed. The other one is looked at as the last one then. */
+/* An unknown empty last segment below the end of the one before it is what a
+ * roll left that failed. The other one is looked at as the last one then. */
 static mk_status drop_failed_roll(recovery *r, bool *sound, mk_error *err)
 {
-    mk_log *log = r->log;
-    size_t count = log->segment_count;
+    size_t count = r->log->segment_count;
     mk_segment **last;
     mk_status status;
 
     if (count < 2 || r->damaged || r->evidence.ends_early) return MK_OK;
-    last = log->segments + count - 1;
-    if (last[0]->log_bytes > 0) return MK_OK;
-    if (last[-1]->next_offset <= last[0]->base_offset) return MK_OK;
+    last = r->log->segments + count - 1;
+    if (last[0]->log_bytes > 0 ||
+        last[-1]->next_offset <= last[0]->base_offset ||
+        mk_state_knows(&r->evidence.state, last[0]->base_offset)) {
+        return MK_OK;
+    }
     status = give_up(r, count - 1, err);
     if (status != MK_OK) return status;
     mk_segment_reset(last[-1]);

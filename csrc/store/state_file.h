@@ -62,6 +62,13 @@ MK_NODISCARD mk_status mk_state_add(mk_state *state,
 const mk_segment_facts *mk_state_find(const mk_state *state,
                                       int64_t base_offset);
 
+/* Does it tell of a segment with this base? */
+static inline bool mk_state_knows(const mk_state *state, int64_t base_offset)
+{
+    return state->end_segment == base_offset ||
+           mk_state_find(state, base_offset) != NULL;
+}
+
 /* Forget what is said of segments with bases in [first, end). */
 void mk_state_forget(mk_state *state, int64_t first, int64_t end);
 
