@@ -168,6 +168,22 @@ describe("a log that met a failed sync", function()
     assert.equal("a f |5", values(again))
   end)
 
+  it("does not go on as if a truncation had not begun that the state tells", function()
+    local disk = minikafka.SimDisk()
+    local log = open(disk)
+    for _, value in ipairs{ "a", "b", "c" } do log:append_kv("k", value, 1) end
+    log:flush()
+    disk:fail{ op = "fsync_dir", times = 1, errno = "ENOSPC" }
+    disk:fail{ op = "fdatasync", path = "minikafka.state.tmp", after = 1, times = 1,
+      errno = "ENOSPC" }
+    expect.error("IO", log.truncate_to, log, 2)
+    assert.is_true(log:stats().refusing)
+    log:append_kv("k", "d", 1)
+    assert.equal("a b d |3", values(log))
+    -- The process dies.
+    assert.equal("a b d |3", values(open(disk:clone())))
+  end)
+
   it("B38: is not believed when a second sync says yes", function()
     for _, flavour in ipairs{ "lost", "reverted", "retryable" } do
       local disk = minikafka.SimDisk()

@@ -91,6 +91,7 @@ bool mk_log_give_up_reserve_locked(mk_log *log)
 static mk_status store_state(mk_log *log, const mk_state *state, bool durable,
                              bool *begun, mk_error *err)
 {
+    bool before;
     mk_error scratch;
     mk_status status;
 
@@ -99,8 +100,11 @@ static mk_status store_state(mk_log *log, const mk_state *state, bool durable,
         mk_state_replace(state, log->vfs, log->directory, durable, begun, err);
     if (!mk_is_no_room(status, err)) return status;
     if (!mk_log_give_up_reserve_locked(log)) return status;
-    return mk_state_replace(state, log->vfs, log->directory, durable, begun,
-                            err);
+    before = *begun; /* It may have been the names that had no room. */
+    status =
+        mk_state_replace(state, log->vfs, log->directory, durable, begun, err);
+    *begun = *begun || before;
+    return status;
 }
 
 static mk_status replace_state(mk_log *log, bool durable, bool *begun,
