@@ -250,6 +250,24 @@ describe("a full disk", function()
     assert.equal(found, values(log))
     log:append_kv("k", "w", 1)
   end)
+
+  it("lets a log go on that would preallocate", function()
+    local disk = minikafka.SimDisk{ capacity_bytes = 30000 }
+    local options = { segment_bytes = 20000, preallocate = true }
+    local log = open(disk, { segment_bytes = 5000, preallocate = true })
+    for _ = 1, 20 do log:append_kv("k", ("v"):rep(500), 1) end
+    log:configure(options)
+    disk:write("/ballast", ("b"):rep(30000 - disk:stats().used_bytes))
+    log:truncate_to(0)
+    assert.equal(0, log.log_end_offset)
+    assert.equal(0, log:append_kv("k", "v", 1))
+    disk:crash{ keep = "kill9" }
+    log = open(disk, options)
+    assert.equal(1, log.log_end_offset)
+    log:roll()
+    assert.equal(1, log:append_kv("k", "w", 1))
+    log:close()
+  end)
 end)
 
 describe("a directory that changes under a log", function()

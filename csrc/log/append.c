@@ -240,6 +240,19 @@ static mk_status open_fresh(mk_log *log, const char *path, mk_file **out,
     return status;
 }
 
+/* Make the file as long as the segment may get. A log must open, and be cut, on
+ * a full disk: there it grows as it is written. */
+static mk_status preallocate(const mk_log *log, mk_file *file, mk_error *err)
+{
+    mk_error scratch;
+    mk_status status;
+
+    if (err == NULL) err = &scratch;
+    status = mk_file_allocate(file, log->config.segment_bytes, err);
+    if (!mk_is_no_room(status, err)) return status;
+    return mk_file_truncate(file, 0, err);
+}
+
 mk_status mk_log_create_active_locked(mk_log *log, int64_t base_offset,
                                       int64_t now_ms, mk_error *err)
 {
@@ -258,9 +271,7 @@ mk_status mk_log_create_active_locked(mk_log *log, int64_t base_offset,
     segment->jitter_ms = draw_jitter(log);
     status = open_fresh(log, path, &file, err);
     if (status != MK_OK) goto failed;
-    if (log->config.preallocate) {
-        status = mk_file_allocate(file, log->config.segment_bytes, err);
-    }
+    if (log->config.preallocate) status = preallocate(log, file, err);
     if (status == MK_OK) {
         status = mk_file_tail_begin(file, 0, tail_mode(log), err);
     }
