@@ -322,3 +322,32 @@ describe("a directory that changes under a log", function()
     pcall(log.close, log)
   end)
 end)
+
+describe("a removal that failed", function()
+  it("gives no deleted records back where one of their files stayed", function()
+    local disk = minikafka.SimDisk()
+    local log = open(disk)
+    for _, value in ipairs{ "a", "b" } do
+      log:append{ { value = value }, { value = value } }
+      log:roll()
+    end
+    log:append_kv("k", "c", 1)
+    disk:fail{ op = "unlink", path = "*2.log", times = 1 }
+    expect.error("IO", log.delete_records, log, 4)
+    log:truncate_to(1)
+    log:append_kv("k", "d", 1)
+    assert.equal("d |2", values(open(disk:clone())))
+    log:roll()
+    log:append_kv("k", "e", 1)
+    assert.equal("d e |3", values(log))
+    -- Nor is the truncation done while the file can't be removed.
+    log:roll()
+    log:append_kv("k", "f", 1)
+    disk:fail{ op = "unlink", path = "*2.log", times = 2 }
+    expect.error("IO", log.delete_records, log, 3)
+    expect.error("IO", log.truncate_to, log, 1)
+    assert.equal("f |4", values(log))
+    log:truncate_to(1)
+    assert.equal(" |1", values(log))
+  end)
+end)

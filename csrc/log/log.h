@@ -99,12 +99,13 @@ struct mk_log {
     int64_t dense_offset; /* As in the state file. */
     mk_recovery_point recovery_point;
     int64_t last_flush_ms;
-    bool directory_dirty;   /* Names of files are not yet synced. */
-    bool state_stale;       /* The state file tells less than is known. */
-    bool names_inherited;   /* An owner who died may have left the names, the
-                               state's too, as they are now without a sync:
-                               nothing more is promised before there is one. */
-    bool rewrite_noted;     /* A note of a swap of segments may be there. */
+    bool directory_dirty; /* Names of files are not yet synced. */
+    bool state_stale;     /* The state file tells less than is known. */
+    bool names_inherited; /* An owner who died may have left the names, the
+                             state's too, as they are now without a sync:
+                             nothing more is promised before there is one. */
+    bool rewrite_noted;   /* A note of a swap of segments may be there. */
+    int64_t stray_end;    /* Files of removed segments below it may be left. */
     int64_t unstored_bytes; /* Appended since it was written. */
     int64_t reserve_bytes;  /* The reserve is known to have so many. */
 

@@ -52,6 +52,9 @@ static mk_status unlink_prefix(mk_log *log, size_t count, mk_error *err)
         mk_log_forget_segments_locked(log, 0, 1);
         status = mk_segment_unlink(log->vfs, log->directory, base_offset,
                                    result == MK_OK ? err : NULL);
+        if (status != MK_OK && log->stray_end <= base_offset) {
+            log->stray_end = base_offset + 1;
+        }
         if (result == MK_OK) result = status;
     }
     mk_condition_signal_all(&log->changed);
@@ -176,12 +179,45 @@ static mk_status announce_cut(mk_log *log, int64_t offset,
     return status;
 }
 
+static bool is_stray(const mk_log *log, mk_file_name name, int64_t offset)
+{
+    if (name.role != MK_ROLE_LOG || name.offset < offset ||
+        name.offset >= log->stray_end) {
+        return false;
+    }
+    for (size_t i = 0; i < log->segment_count; i++) {
+        if (log->segments[i]->base_offset == name.offset) return false;
+    }
+    return true;
+}
+
+/* Remove what a failed removal has left from `offset` on, where offsets are
+ * about to be given again: it would pass for a part of the log. */
+static mk_status unlink_strays(mk_log *log, int64_t offset, mk_error *err)
+{
+    mk_name_list names;
+    mk_status status;
+
+    if (log->stray_end <= offset) return MK_OK;
+    status = mk_vfs_list(log->vfs, log->directory, &names, err);
+    if (status != MK_OK) return status;
+    for (size_t i = 0; i < names.count && status == MK_OK; i++) {
+        mk_file_name name = mk_name_parse(names.names[i]);
+
+        if (!is_stray(log, name, offset)) continue;
+        status = mk_segment_unlink(log->vfs, log->directory, name.offset, err);
+    }
+    mk_name_list_deinit(&names);
+    return status;
+}
+
 /* Start again, empty, at `offset`. */
 static mk_status empty_at(mk_log *log, int64_t offset, int64_t now_ms,
                           bool *begun, mk_error *err)
 {
-    mk_status status = announce_cut(log, offset, NULL, begun, err);
+    mk_status status = unlink_strays(log, offset, err);
 
+    if (status == MK_OK) status = announce_cut(log, offset, NULL, begun, err);
     log->cut_offset = 0;
     if (status == MK_OK) status = mk_log_drop_suffix_locked(log, 0, err);
     if (status != MK_OK) return status;
