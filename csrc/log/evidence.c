@@ -299,6 +299,23 @@ static bool find_copy(const mk_leftovers *plan, const mk_segment_facts *facts,
     return out->stage != MK_STAGE_FINAL;
 }
 
+/* Has something that is no file the name of a segment? A symbolic link may lead
+ * to it. */
+static mk_status has_stranger(const mk_log *log, int64_t base_offset, bool *out,
+                              mk_error *err)
+{
+    char path[MK_PATH_MAX];
+    mk_file_stat stat;
+    mk_status status = mk_name_segment_file(path, sizeof path, log->directory,
+                                            base_offset, MK_ROLE_LOG, err);
+
+    *out = false;
+    if (status != MK_OK) return status;
+    status = mk_vfs_stat(log->vfs, path, &stat, err);
+    *out = status == MK_OK && stat.kind != MK_KIND_FILE;
+    return status == MK_NOT_FOUND ? MK_OK : status;
+}
+
 mk_status mk_evidence_is_missing(mk_evidence *evidence,
                                  const mk_segment_facts *facts,
                                  const mk_leftovers *plan, bool *out,
@@ -309,7 +326,7 @@ mk_status mk_evidence_is_missing(mk_evidence *evidence,
     int64_t start = evidence->state.log_start_offset;
     size_t below = mk_leftovers_count_below(plan, base);
     mk_log_look found;
-    bool broker;
+    bool broker, strange;
     mk_status status;
 
     *out = false;
@@ -322,7 +339,8 @@ mk_status mk_evidence_is_missing(mk_evidence *evidence,
         return MK_OK;
     }
     if (!find_copy(plan, facts, copy) && below == plan->segment_count) {
-        return MK_OK;
+        status = has_stranger(evidence->log, base, &strange, err);
+        if (status != MK_OK || !strange) return status;
     }
     status = mk_evidence_look_for_broker(evidence, &broker, err);
     if (status != MK_OK || broker) return status;
