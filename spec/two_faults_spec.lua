@@ -192,6 +192,21 @@ describe("Two faults at once", function()
     expect.error("CORRUPT_SEGMENT", open, disk)
   end)
 
+  it("are survived by who makes an index anew behind a wrong offset", function()
+    for bit = 0, 20 do
+      local disk = make_disk()
+      disk:damage(file(8, "index"), { cut = 3 })
+      disk:damage(file(8, "log"),
+        { flip = 8 * (#disk:read(file(8, "log")) // 4 + 7 - bit // 8) + bit % 8 })
+      local log = open(disk)
+      log:append_kv("key", "v12", 99)
+      log:close()
+      local again <close> = open(disk)
+      assert.equal(13, again.log_end_offset)
+      assert.equal("v08", again:fetch(8, 1)[1].value)
+    end
+  end)
+
   -- Another kind of thing than damage: somebody put a link in its place.
   it("do not pass over what has a segment's name and is no file", function()
     local disk = copy_without(make_disk(), file(8, "log"))

@@ -442,17 +442,20 @@ mk_status mk_log_rebuild_indexes_locked(mk_log *log, mk_segment *segment,
     if (status != MK_OK) goto done;
     mk_segment_scan_init(&scan, fresh, segment->log.file, segment->log_bytes,
                          log->config.index_interval_bytes, &scratch);
+    scan.end_offset = segment->next_offset; /* One beyond it is wrong. */
     while (status == MK_OK && scan.end == MK_SCAN_RUNNING) {
         status = mk_segment_scan_step(&scan, SCAN_BUDGET, err);
     }
     mk_log_unpin_locked(log, segment);
-    if (status == MK_OK &&
-        (closed || fresh->times.count < segment->time_entries)) {
+    if (fresh->log_bytes < segment->log_bytes) {
+        /* Damage ended the scan, and the offset before it may be wrong. The
+         * reader that comes to the damage says so. */
+        mk_time_index_clear(&fresh->times);
+    } else if (status == MK_OK &&
+               (closed || fresh->times.count < segment->time_entries)) {
         status = mk_segment_finish_times(fresh, err);
     }
     if (status != MK_OK) goto done;
-    /* Damage ends the scan early. What it found up to there is still true, and
-     * the reader that comes to the damage says so. */
     mk_offset_index_deinit(&segment->offsets);
     mk_time_index_deinit(&segment->times);
     segment->offsets = fresh->offsets;
