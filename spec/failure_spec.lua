@@ -351,3 +351,33 @@ describe("a removal that failed", function()
     assert.equal(" |1", values(log))
   end)
 end)
+
+describe("a swap that was put back", function()
+  -- Two syncs of the parent directory fail: of the swap, and of its way back.
+  local function swap_and_back(exchange)
+    local disk = minikafka.SimDisk{ exchange = exchange }
+    local log = open(disk)
+    for _, value in ipairs{ "a", "b" } do
+      log:append_kv("k", value, 1)
+      log:roll()
+    end
+    disk:fail{ op = "fsync_dir", path = "/logs", times = 2 }
+    expect.error("IO", changes(log).compact)
+    return disk, log
+  end
+
+  it("takes nothing with it that was flushed later", function()
+    for _, exchange in ipairs{ true, false } do
+      for _, act in ipairs{ "roll", "delete_records", "truncate_to" } do
+        local disk, log = swap_and_back(exchange)
+        changes(log)[act]()
+        log:append({ value = "c" }, { durable = true })
+        local wanted = values(log) .. log.log_start_offset
+        for state in disk:crash_states() do
+          local found = open(state)
+          assert.equal(wanted, values(found) .. found.log_start_offset, act)
+        end
+      end
+    end
+  end)
+end)

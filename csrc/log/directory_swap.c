@@ -283,13 +283,16 @@ static void release_sources(mk_log *log, mk_segment **old, size_t source_count)
     }
 }
 
-/* Swap names and sets; sync the parent; on failure all is put back. */
+/* Swap names and sets; sync the parent; on failure all is put back. Nothing is
+ * changed until that is stable, too: a loss of power may still give the name to
+ * the new tree, which has nothing of what comes now. */
 static mk_status exchange_trees(mk_directory_swap *swap, mk_segment ***set,
                                 size_t *count, size_t *capacity, char *kept,
                                 mk_error *err)
 {
     mk_log *log = swap->log;
     mk_status status = mk_log_check_writable_locked(log, err);
+    mk_status synced;
 
     if (status == MK_OK) status = swap_names(log, swap->path, kept, err);
     if (status != MK_OK) return status;
@@ -300,6 +303,10 @@ static mk_status exchange_trees(mk_directory_swap *swap, mk_segment ***set,
     if (status == MK_OK) return MK_OK;
     swap_names_back(log, swap->path, kept, err);
     install(log, set, count, capacity);
+    mk_mutex_unlock(&log->mutex);
+    synced = sync_parent(log, MK_SYNC_SWAP_PARENT, NULL);
+    mk_mutex_lock(&log->mutex);
+    if (synced != MK_OK) mk_log_refuse_locked(log, err);
     return status;
 }
 

@@ -296,7 +296,8 @@ static mk_status make_stable(mk_log *log, mk_error *err)
             mk_swap_manifest_load(log->vfs, log->directory,
                                   mk_name_last(log->directory), &phase, err);
     }
-    if (status == MK_OK && phase != MK_SWAP_NONE) {
+    /* Nor a name that was given away and back. */
+    if (status == MK_OK && (phase != MK_SWAP_NONE || log->set_doubted)) {
         status = mk_name_parent(parent, sizeof parent, log->directory, err);
         if (status == MK_OK) {
             status = mk_vfs_sync_directory(log->vfs, parent,
