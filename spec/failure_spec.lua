@@ -381,3 +381,25 @@ describe("a swap that was put back", function()
     end
   end)
 end)
+
+describe("a state that is stored without a sync", function()
+  it("gives nothing back of what an earlier death left", function()
+    local disk = minikafka.SimDisk()
+    local log = open(disk)
+    log:append_kv("k", "a", 1)
+    -- The truncation dies once the state that tells of it is on its way.
+    local left
+    disk:trace(function(event)
+      if event.op == "rename" and not left then left = disk:clone() end
+    end)
+    log:truncate_to(0)
+    local cut = left:read(DIRECTORY .. "/minikafka.state.tmp")
+    local fresh = minikafka.SimDisk()
+    fresh:write(DIRECTORY .. "/minikafka.state.tmp", cut)
+    log = open(fresh)
+    log:append({ value = "b" }, { durable = true })
+    for state in fresh:crash_states() do
+      assert.equal("b |1", values(open(state)))
+    end
+  end)
+end)

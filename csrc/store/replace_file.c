@@ -1,21 +1,36 @@
 /* replace_file -- the one way to replace a file. */
 #include "store/replace_file.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "store/names.h"
 
 #include "base/poison.h"
 
+/* Make a file. What stands there goes with its bytes: a loss of power would
+ * give them back to a file that was only made empty, and not synced. */
+static mk_status make_file(mk_vfs *vfs, const char *path, mk_file **out,
+                           mk_error *err)
+{
+    unsigned flags = MK_OPEN_WRITE | MK_OPEN_CREATE | MK_OPEN_EXCLUSIVE;
+    mk_status status = mk_file_open(vfs, path, flags, out, err);
+
+    if (status != MK_IO || err->os_errno != EEXIST) return status;
+    status = mk_vfs_unlink(vfs, path, err);
+    if (status != MK_OK) return status;
+    return mk_file_open(vfs, path, flags, out, err);
+}
+
 static mk_status write_whole(mk_vfs *vfs, const char *path, mk_span content,
                              bool durable, mk_error *err)
 {
     mk_file *file = NULL;
+    mk_error scratch;
     mk_status status, closed;
 
-    status = mk_file_open(vfs, path,
-                          MK_OPEN_WRITE | MK_OPEN_CREATE | MK_OPEN_TRUNCATE,
-                          &file, err);
+    if (err == NULL) err = &scratch;
+    status = make_file(vfs, path, &file, err);
     if (status != MK_OK) return status;
     if (content.size > 0) {
         status = mk_file_write(file, 0, content.data, content.size, err);
