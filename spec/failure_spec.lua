@@ -403,3 +403,24 @@ describe("a state that is stored without a sync", function()
     end
   end)
 end)
+
+describe("a roll that failed", function()
+  it("leaves no segment that comes back when the power fails", function()
+    for start = 0, 1 do
+      local disk = minikafka.SimDisk()
+      local options = { segment_bytes = 200, preallocate = true }
+      local log = open(disk, options)
+      log:append({ value = "a" }, { durable = true })
+      log:delete_records(start)
+      disk:fail{ op = "allocate", times = 1 }
+      expect.error("IO", log.roll, log)
+      log:append_kv("k", "b", 1)
+      if start == 1 then log:roll() end
+      for state in disk:crash_states() do
+        local found = open(state, options)
+        assert.equal(start, found.log_start_offset)
+        if start == 1 then assert.equal("b |2", values(found)) end
+      end
+    end
+  end)
+end)

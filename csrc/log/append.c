@@ -253,6 +253,22 @@ static mk_status preallocate(const mk_log *log, mk_file *file, mk_error *err)
     return mk_file_truncate(file, 0, err);
 }
 
+/* Nothing may be appended beyond a file that stays, or may be back after a loss
+ * of power. */
+static void remove_fresh(mk_log *log, const char *path, mk_file *file,
+                         const mk_error *cause)
+{
+    mk_status status;
+
+    (void)mk_file_close(file, NULL); /* Nothing was written. */
+    status = mk_vfs_unlink(log->vfs, path, NULL);
+    if (status == MK_OK) {
+        status = mk_vfs_sync_directory(log->vfs, log->directory,
+                                       MK_SYNC_CUT_DIRECTORY, NULL);
+    }
+    if (status != MK_OK) mk_log_refuse_locked(log, cause);
+}
+
 mk_status mk_log_create_active_locked(mk_log *log, int64_t base_offset,
                                       int64_t now_ms, mk_error *err)
 {
@@ -282,14 +298,7 @@ mk_status mk_log_create_active_locked(mk_log *log, int64_t base_offset,
     return MK_OK;
 failed:
     mk_segment_free(segment);
-    if (file != NULL) {
-        /* The first error counts. Nothing may be appended beyond a file that
-         * stays. */
-        (void)mk_file_close(file, NULL);
-        if (mk_vfs_unlink(log->vfs, path, NULL) != MK_OK) {
-            mk_log_refuse_locked(log, err);
-        }
-    }
+    if (file != NULL) remove_fresh(log, path, file, err);
     return status;
 }
 
