@@ -77,6 +77,10 @@ local cases = {
     append_bytes(disk, file(8, "log"), "torn")
     disk:damage(file(5, "timeindex"), { cut = 10 })
   end, ALL },
+  { "a torn tail, and zeros behind an index of a closed segment", function(disk)
+    append_bytes(disk, file(8, "log"), "torn")
+    append_bytes(disk, file(5, "timeindex"), ("\0"):rep(24))
+  end, ALL },
   { "a torn tail, and a wrong index of the active segment", function(disk)
     append_bytes(disk, file(8, "log"), "torn")
     disk:damage(file(8, "timeindex"), { cut = 10 })

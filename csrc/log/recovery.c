@@ -21,24 +21,19 @@
 #include "log/evidence.h"
 #include "log/inventory.h"
 #include "log/renew.h"
+#include "log/segment_recovery.h"
 #include "log/segment_split.h"
 #include "log/state_store.h"
 #include "store/checkpoint_file.h"
 
 #include "base/poison.h"
 
-#define SCAN_BUDGET (1u << 20)
-
 typedef struct recovery {
-    mk_log *log;                 /* Borrowed. */
-    const mk_progress *progress; /* Borrowed; NULL: tell nobody. */
+    mk_log *log; /* Borrowed. */
     mk_evidence evidence;
     mk_leftovers leftovers; /* What of them waits until the log is checked. */
-    int64_t done, total;    /* Bytes to check. */
-    mk_scratch scratch;
+    mk_segment_recovery segments;
     bool cut;            /* The active segment's file is to be cut. */
-    bool damaged;        /* ... at more than a torn batch or zeros. */
-    int64_t end_offset;  /* Nothing from there on is the log's. */
     bool split;          /* A segment was split: all is to be found anew. */
     int64_t kafka_start; /* From the checkpoint beside the log; -1: none. */
 } recovery;
@@ -108,7 +103,7 @@ static mk_status finish_cut(recovery *r, mk_error *err)
     const mk_segment_facts *facts;
     mk_status status;
 
-    r->end_offset = INT64_MAX;
+    r->segments.end_offset = INT64_MAX;
     if (!state->cutting) return MK_OK;
     while (kept > 0 &&
            (empties || log->segments[kept - 1]->base_offset > end_offset)) {
@@ -118,7 +113,7 @@ static mk_status finish_cut(recovery *r, mk_error *err)
     log->cut_to = end_offset;
     log->cut_segment = state->end_segment;
     log->cut_size = state->end_position;
-    r->end_offset = end_offset;
+    r->segments.end_offset = end_offset;
     facts = kept > 0
                 ? mk_state_find(state, log->segments[kept - 1]->base_offset)
                 : NULL;
@@ -131,165 +126,31 @@ static mk_status finish_cut(recovery *r, mk_error *err)
 
 /* ---- Checking ---- */
 
-static mk_status report(recovery *r, mk_error *err)
-{
-    const mk_progress *progress = r->progress;
-
-    if (progress == NULL || progress->report == NULL) return MK_OK;
-    return progress->report(progress->context, r->done, r->total, err);
-}
-
-/* Scan on behind what is known of the segment. */
-static mk_status scan_segment(recovery *r, mk_segment *segment, int64_t size,
-                              mk_scan_end *end, mk_error *err)
-{
-    mk_log *log = r->log;
-    int64_t before = segment->log_bytes;
-    mk_segment_scan scan;
-    mk_status status = mk_log_pin_locked(log, segment, err);
-
-    if (status != MK_OK) return status;
-    mk_segment_scan_init(&scan, segment, segment->log.file, size,
-                         log->config.index_interval_bytes, &r->scratch);
-    if (segment == mk_log_active_locked(log)) {
-        scan.dense_offset = r->evidence.state.dense_offset;
-        scan.end_offset = r->end_offset;
-    }
-    while (status == MK_OK && scan.end == MK_SCAN_RUNNING) {
-        status = mk_segment_scan_step(&scan, SCAN_BUDGET, err);
-        r->done += segment->log_bytes - before;
-        before = segment->log_bytes;
-        if (status == MK_OK) status = report(r, err);
-    }
-    mk_log_unpin_locked(log, segment);
-    *end = scan.end;
-    return status;
-}
-
-static mk_status fail_damaged(const mk_log *log, const mk_segment *segment,
-                              mk_scan_end end, mk_error *err)
-{
-    char path[MK_PATH_MAX];
-    mk_status status;
-
-    status =
-        mk_segment_log_path(segment, log->directory, path, sizeof path, err);
-    if (status != MK_OK) return status;
-    if (end == MK_SCAN_OLD) {
-        status = mk_fail_at(err, MK_UNSUPPORTED, path, segment->log_bytes,
-                            "%s has messages of an old format at position "
-                            "%" PRId64 ", which are not read yet",
-                            path, segment->log_bytes);
-    } else {
-        status = mk_fail_at(err, MK_CORRUPT_SEGMENT, path, segment->log_bytes,
-                            "%s is damaged at position %" PRId64
-                            ", after offset %" PRId64,
-                            path, segment->log_bytes, segment->next_offset - 1);
-    }
-    if (err != NULL) err->offset = segment->next_offset;
-    return status;
-}
-
-/* Is the file of an empty segment as `preallocate` made it? */
-static mk_status is_preallocated(recovery *r, mk_segment *segment, int64_t size,
-                                 bool *out, mk_error *err)
-{
-    mk_log *log = r->log;
-    mk_status status;
-
-    *out = log->config.preallocate && segment->log_bytes == 0 &&
-           size == log->config.segment_bytes;
-    if (!*out) return MK_OK;
-    status = mk_log_pin_locked(log, segment, err);
-    if (status != MK_OK) return status;
-    for (int64_t at = 0; *out && status == MK_OK && at < size;) {
-        size_t part =
-            size - at < SCAN_BUDGET ? (size_t)(size - at) : SCAN_BUDGET;
-        mk_span bytes;
-
-        status =
-            mk_file_view(segment->log.file, &r->scratch, at, part, &bytes, err);
-        if (status != MK_OK) break;
-        *out = bytes.size == part && mk_span_is_zero(bytes);
-        at += (int64_t)part;
-    }
-    mk_log_unpin_locked(log, segment);
-    return status;
-}
-
-static mk_status split_segment(mk_log *log, mk_segment *segment, bool last,
+/* Give what its base offset does not reach to a segment of its own. */
+static mk_status split_segment(recovery *r, mk_segment *segment, bool last,
                                mk_error *err)
 {
+    mk_log *log = r->log;
     size_t i = mk_log_find_segment_locked(log, segment->base_offset);
     int64_t end = last ? INT64_MAX : log->segments[i + 1]->base_offset;
+    mk_status status = mk_inventory_settle(log, &r->leftovers, err);
 
+    r->split = true;
+    if (status != MK_OK) return status;
     return mk_segment_split(log, segment, end, last, err);
 }
 
-/* Have the indexes of what is known of a segment in memory. Wrong files stay,
- * for who closes it to write: so the next opening finds what this one did. */
-static mk_status restore_indexes(mk_log *log, mk_segment *segment,
-                                 mk_error *err)
+/* Check one segment; one that was split is to be found anew. */
+static mk_status check_segment(recovery *r, mk_segment *segment, bool last,
+                               mk_scan_end *end, mk_error *err)
 {
     mk_status status =
-        mk_segment_load_indexes(segment, log->vfs, log->directory, err);
+        mk_segment_recovery_check(&r->segments, segment, last, end, err);
 
-    if (status != MK_CORRUPT_INDEX) return status;
-    return mk_log_rebuild_indexes_locked(log, segment, false, err);
-}
-
-/* Bring a segment's facts up to the end of its file. `sound` is false when they
- * end before it. */
-static mk_status check_segment(recovery *r, mk_segment *segment, bool last,
-                               bool *sound, mk_error *err)
-{
-    mk_scan_end end = MK_SCAN_WHOLE;
-    int64_t size;
-    bool all;
-    mk_status status;
-
-    *sound = true;
-    r->damaged = false;
-    status = mk_log_measure_segment(r->log, segment, &size, err);
-    if (status != MK_OK) return status;
-    status = mk_evidence_apply(&r->evidence, segment, size, last, &all, err);
-    if (status != MK_OK || all) return status;
-    if (!segment->indexes_loaded) {
-        status = restore_indexes(r->log, segment, err);
-        if (status != MK_OK) return status;
-        segment->index_files_good = false; /* They may hold more. */
+    if (status != MK_OK || *end != MK_SCAN_OVERFLOW || r->log->read_only) {
+        return status;
     }
-    if (size == 0) return MK_OK;
-    status = scan_segment(r, segment, size, &end, err);
-    if (status != MK_OK) return status;
-    if (end == MK_SCAN_OLD) return fail_damaged(r->log, segment, end, err);
-    if (end == MK_SCAN_OVERFLOW && !r->log->read_only) {
-        r->split = true;
-        status = mk_inventory_settle(r->log, &r->leftovers, err);
-        if (status != MK_OK) return status;
-        return split_segment(r->log, segment, last, err);
-    }
-    *sound = end == MK_SCAN_WHOLE;
-    r->damaged = end == MK_SCAN_DAMAGED;
-    if (*sound || (r->log->read_only && !last)) return MK_OK;
-    if (!last) return fail_damaged(r->log, segment, end, err);
-    status = mk_evidence_insist(&r->evidence, segment, size, sound, err);
-    if (status != MK_OK || *sound) return status;
-    return is_preallocated(r, segment, size, sound, err);
-}
-
-/* Complete a sealed segment that was scanned, and write its indexes. */
-static mk_status finish_sealed(mk_log *log, mk_segment *segment, mk_error *err)
-{
-    mk_status status;
-
-    if (!segment->indexes_loaded) return MK_OK;
-    mk_log_close_idle_file_locked(log, segment);
-    status = mk_segment_finish_times(segment, err);
-    if (status != MK_OK || log->read_only) return status;
-    status = mk_segment_confirm_indexes(segment, log->vfs, log->directory, err);
-    if (status != MK_OK || segment->index_files_good) return status;
-    return mk_log_write_indexes_locked(log, segment, err);
+    return split_segment(r, segment, last, err);
 }
 
 static mk_status check_order(const mk_log *log, size_t i, mk_error *err)
@@ -306,13 +167,14 @@ static mk_status check_order(const mk_log *log, size_t i, mk_error *err)
 
 /* An unknown empty last segment below the end of the one before it is what a
  * roll left that failed. The other one is looked at as the last one then. */
-static mk_status drop_failed_roll(recovery *r, bool *sound, mk_error *err)
+static mk_status drop_failed_roll(recovery *r, mk_scan_end *end, mk_error *err)
 {
     size_t count = r->log->segment_count;
     mk_segment **last;
     mk_status status;
 
-    if (count < 2 || r->damaged || r->evidence.ends_early) return MK_OK;
+    if (count < 2 || *end == MK_SCAN_DAMAGED) return MK_OK;
+    if (r->evidence.ends_early) return MK_OK;
     last = r->log->segments + count - 1;
     if (last[0]->log_bytes > 0 ||
         last[-1]->next_offset <= last[0]->base_offset ||
@@ -322,7 +184,7 @@ static mk_status drop_failed_roll(recovery *r, bool *sound, mk_error *err)
     status = give_up(r, count - 1, err);
     if (status != MK_OK) return status;
     mk_segment_reset(last[-1]);
-    return check_segment(r, last[-1], true, sound, err);
+    return check_segment(r, last[-1], true, end, err);
 }
 
 /* Leave the segments from number `i` on aside: what stands before them is the
@@ -358,26 +220,27 @@ static mk_status check_sequence(recovery *r, mk_error *err)
 static mk_status check_segments(recovery *r, mk_error *err)
 {
     mk_log *log = r->log;
-    bool sound = true;
+    mk_scan_end end = MK_SCAN_WHOLE;
     mk_status status = MK_OK;
 
     for (size_t i = 0; status == MK_OK && i < log->segment_count; i++) {
         bool last = i + 1 == log->segment_count;
 
-        status = check_segment(r, log->segments[i], last, &sound, err);
+        status = check_segment(r, log->segments[i], last, &end, err);
         if (status != MK_OK || r->split) return status;
-        if (!sound && !last) end_before(r, i + 1);
+        if (end != MK_SCAN_WHOLE && !last) end_before(r, i + 1);
     }
-    if (status == MK_OK) status = drop_failed_roll(r, &sound, err);
+    if (status == MK_OK) status = drop_failed_roll(r, &end, err);
     if (status != MK_OK || r->split) return status;
     /* Where a cut was made, it may not be stable yet. */
-    r->cut = !sound || (r->evidence.state.cutting && log->segment_count > 0);
+    r->cut = end != MK_SCAN_WHOLE ||
+             (r->evidence.state.cutting && log->segment_count > 0);
     status = check_sequence(r, err);
     if (status == MK_OK) {
         status = mk_inventory_settle(log, &r->leftovers, err);
     }
     for (size_t i = 0; status == MK_OK && i + 1 < log->segment_count; i++) {
-        status = finish_sealed(log, log->segments[i], err);
+        status = mk_segment_recovery_finish(log, log->segments[i], err);
     }
     return status;
 }
@@ -457,10 +320,15 @@ static mk_status load_indexes(recovery *r, mk_error *err)
     size_t i = log->segment_count;
     mk_status status = MK_OK;
 
-    if (i > 0) status = restore_indexes(log, log->segments[--i], err);
+    if (i > 0)
+        status = mk_segment_recovery_load_indexes(log, log->segments[--i], err);
     while (forgotten && !log->read_only && status == MK_OK && i > 0) {
-        i--;
-        status = mk_log_load_indexes_locked(log, log->segments[i], err);
+        mk_segment *segment = log->segments[--i];
+
+        status = mk_log_load_indexes_locked(log, segment, err);
+        if (status == MK_OK) {
+            status = mk_segment_recovery_finish(log, segment, err);
+        }
     }
     return status;
 }
@@ -504,7 +372,7 @@ static mk_status plan_total(recovery *r, mk_error *err)
             facts->log_bytes <= size) {
             size -= facts->log_bytes;
         }
-        r->total += size;
+        r->segments.total += size;
     }
     return MK_OK;
 }
@@ -512,12 +380,13 @@ static mk_status plan_total(recovery *r, mk_error *err)
 static mk_status recover_once(mk_log *log, const mk_progress *progress,
                               bool *again, mk_error *err)
 {
-    recovery r = {.log = log, .progress = progress};
+    recovery r = {.log = log, .kafka_start = -1};
     mk_status status;
 
-    r.kafka_start = -1;
+    r.segments = (mk_segment_recovery){
+        .log = log, .evidence = &r.evidence, .progress = progress};
     mk_leftovers_init(&r.leftovers, &log->heap);
-    mk_scratch_init(&r.scratch, &log->heap);
+    mk_scratch_init(&r.segments.scratch, &log->heap);
     log->stats.lost_from_offset = log->stats.lost_to_offset = -1;
     status = mk_evidence_load(&r.evidence, log, err);
     if (status == MK_OK) {
@@ -535,7 +404,7 @@ static mk_status recover_once(mk_log *log, const mk_progress *progress,
     }
     if (status == MK_OK) status = finish_cut(&r, err);
     if (status == MK_OK) {
-        status = mk_evidence_weigh(&r.evidence, &r.scratch, err);
+        status = mk_evidence_weigh(&r.evidence, &r.segments.scratch, err);
     }
     if (status == MK_OK && progress != NULL && progress->report != NULL) {
         status = plan_total(&r, err);
@@ -545,7 +414,7 @@ static mk_status recover_once(mk_log *log, const mk_progress *progress,
     if (status != MK_OK || r.split) goto done;
     status = mk_bounds_find(log, &r.evidence, r.kafka_start, r.cut, err);
     if (status != MK_OK) goto done;
-    log->stats.recovered_bytes = r.done;
+    log->stats.recovered_bytes = r.segments.done;
     log->stats.ends_early = r.evidence.ends_early;
     if (r.cut && !log->read_only) status = cut_tail(log, err);
     if (status == MK_OK) status = mk_log_renew(log, proven_point(&r), err);
@@ -555,7 +424,7 @@ static mk_status recover_once(mk_log *log, const mk_progress *progress,
 done:
     mk_leftovers_deinit(&r.leftovers);
     mk_evidence_deinit(&r.evidence);
-    mk_scratch_deinit(&r.scratch);
+    mk_scratch_deinit(&r.segments.scratch);
     return status;
 }
 
@@ -573,7 +442,13 @@ mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
 
 mk_status mk_log_follow_locked(mk_log *log, mk_error *err)
 {
-    recovery r = {.log = log, .end_offset = INT64_MAX};
+    mk_evidence evidence = {.state = {.dense_offset = log->dense_offset}};
+    mk_segment_recovery r = {
+        .log = log,
+        .evidence = &evidence,
+        /* What is being cut off may still be there. */
+        .end_offset = log->cut_to >= 0 ? log->cut_to : INT64_MAX,
+    };
     mk_segment *active = mk_log_active_locked(log);
     mk_scan_end end;
     int64_t size;
@@ -587,11 +462,8 @@ mk_status mk_log_follow_locked(mk_log *log, mk_error *err)
                             "the end of %s was cut off", log->directory);
     }
     if (status != MK_OK || size == active->log_bytes) return status;
-    r.evidence.state.dense_offset = log->dense_offset;
-    /* What is being cut off may still be there. */
-    if (log->cut_to >= 0) r.end_offset = log->cut_to;
     mk_scratch_init(&r.scratch, &log->heap);
-    status = scan_segment(&r, active, size, &end, err);
+    status = mk_segment_recovery_scan(&r, active, size, &end, err);
     mk_scratch_deinit(&r.scratch);
     if (active->next_offset > log->log_end_offset) {
         log->log_end_offset = active->next_offset;

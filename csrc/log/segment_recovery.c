@@ -1,0 +1,160 @@
+/* segment_recovery -- scanning on where evidence ends. */
+#include "log/segment_recovery.h"
+
+#include <inttypes.h>
+
+#include "base/poison.h"
+
+#define SCAN_BUDGET (1u << 20)
+
+static mk_status report(mk_segment_recovery *r, mk_error *err)
+{
+    const mk_progress *progress = r->progress;
+
+    if (progress == NULL || progress->report == NULL) return MK_OK;
+    return progress->report(progress->context, r->done, r->total, err);
+}
+
+mk_status mk_segment_recovery_scan(mk_segment_recovery *r, mk_segment *segment,
+                                   int64_t size, mk_scan_end *end,
+                                   mk_error *err)
+{
+    mk_log *log = r->log;
+    int64_t before = segment->log_bytes;
+    mk_segment_scan scan;
+    mk_status status = mk_log_pin_locked(log, segment, err);
+
+    if (status != MK_OK) return status;
+    mk_segment_scan_init(&scan, segment, segment->log.file, size,
+                         log->config.index_interval_bytes, &r->scratch);
+    if (segment == mk_log_active_locked(log)) {
+        scan.dense_offset = r->evidence->state.dense_offset;
+        scan.end_offset = r->end_offset;
+    }
+    while (status == MK_OK && scan.end == MK_SCAN_RUNNING) {
+        status = mk_segment_scan_step(&scan, SCAN_BUDGET, err);
+        r->done += segment->log_bytes - before;
+        before = segment->log_bytes;
+        if (status == MK_OK) status = report(r, err);
+    }
+    mk_log_unpin_locked(log, segment);
+    *end = scan.end;
+    return status;
+}
+
+static mk_status fail_damaged(const mk_log *log, const mk_segment *segment,
+                              mk_scan_end end, mk_error *err)
+{
+    char path[MK_PATH_MAX];
+    mk_status status;
+
+    status =
+        mk_segment_log_path(segment, log->directory, path, sizeof path, err);
+    if (status != MK_OK) return status;
+    if (end == MK_SCAN_OLD) {
+        status = mk_fail_at(err, MK_UNSUPPORTED, path, segment->log_bytes,
+                            "%s has messages of an old format at position "
+                            "%" PRId64 ", which are not read yet",
+                            path, segment->log_bytes);
+    } else {
+        status = mk_fail_at(err, MK_CORRUPT_SEGMENT, path, segment->log_bytes,
+                            "%s is damaged at position %" PRId64
+                            ", after offset %" PRId64,
+                            path, segment->log_bytes, segment->next_offset - 1);
+    }
+    if (err != NULL) err->offset = segment->next_offset;
+    return status;
+}
+
+/* Is the file of an empty segment as `preallocate` made it? */
+static mk_status is_preallocated(mk_segment_recovery *r, mk_segment *segment,
+                                 int64_t size, bool *out, mk_error *err)
+{
+    mk_log *log = r->log;
+    mk_status status;
+
+    *out = log->config.preallocate && segment->log_bytes == 0 &&
+           size == log->config.segment_bytes;
+    if (!*out) return MK_OK;
+    status = mk_log_pin_locked(log, segment, err);
+    if (status != MK_OK) return status;
+    for (int64_t at = 0; *out && status == MK_OK && at < size;) {
+        size_t part =
+            size - at < SCAN_BUDGET ? (size_t)(size - at) : SCAN_BUDGET;
+        mk_span bytes;
+
+        status =
+            mk_file_view(segment->log.file, &r->scratch, at, part, &bytes, err);
+        if (status != MK_OK) break;
+        *out = bytes.size == part && mk_span_is_zero(bytes);
+        at += (int64_t)part;
+    }
+    mk_log_unpin_locked(log, segment);
+    return status;
+}
+
+mk_status mk_segment_recovery_load_indexes(mk_log *log, mk_segment *segment,
+                                           mk_error *err)
+{
+    mk_status status =
+        mk_segment_load_indexes(segment, log->vfs, log->directory, err);
+
+    if (status != MK_CORRUPT_INDEX) return status;
+    return mk_log_rebuild_indexes_locked(log, segment, false, err);
+}
+
+/* What is made of the last segment's bytes that are no sound batches. */
+static mk_status judge_tail(mk_segment_recovery *r, mk_segment *segment,
+                            int64_t size, mk_scan_end *end, mk_error *err)
+{
+    bool sound = false;
+    mk_status status =
+        mk_evidence_insist(r->evidence, segment, size, &sound, err);
+
+    if (status == MK_OK && !sound) {
+        status = is_preallocated(r, segment, size, &sound, err);
+    }
+    if (status == MK_OK && sound) *end = MK_SCAN_WHOLE;
+    return status;
+}
+
+mk_status mk_segment_recovery_check(mk_segment_recovery *r, mk_segment *segment,
+                                    bool last, mk_scan_end *end, mk_error *err)
+{
+    mk_log *log = r->log;
+    int64_t size;
+    bool all;
+    mk_status status;
+
+    *end = MK_SCAN_WHOLE;
+    status = mk_log_measure_segment(log, segment, &size, err);
+    if (status != MK_OK) return status;
+    status = mk_evidence_apply(r->evidence, segment, size, last, &all, err);
+    if (status != MK_OK || all) return status;
+    if (!segment->indexes_loaded) {
+        status = mk_segment_recovery_load_indexes(log, segment, err);
+        if (status != MK_OK) return status;
+        segment->index_files_good = false; /* They may hold more. */
+    }
+    if (size == 0) return MK_OK;
+    status = mk_segment_recovery_scan(r, segment, size, end, err);
+    if (status != MK_OK || *end == MK_SCAN_WHOLE) return status;
+    if (*end == MK_SCAN_OLD) return fail_damaged(log, segment, *end, err);
+    if (*end == MK_SCAN_OVERFLOW && !log->read_only) return MK_OK;
+    if (last) return judge_tail(r, segment, size, end, err);
+    return log->read_only ? MK_OK : fail_damaged(log, segment, *end, err);
+}
+
+mk_status mk_segment_recovery_finish(mk_log *log, mk_segment *segment,
+                                     mk_error *err)
+{
+    mk_status status;
+
+    if (!segment->indexes_loaded) return MK_OK;
+    mk_log_close_idle_file_locked(log, segment);
+    status = mk_segment_finish_times(segment, err);
+    if (status != MK_OK || log->read_only) return status;
+    status = mk_segment_confirm_indexes(segment, log->vfs, log->directory, err);
+    if (status != MK_OK || segment->index_files_good) return status;
+    return mk_log_write_indexes_locked(log, segment, err);
+}
