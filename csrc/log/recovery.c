@@ -320,8 +320,10 @@ static mk_status load_indexes(recovery *r, mk_error *err)
     size_t i = log->segment_count;
     mk_status status = MK_OK;
 
-    if (i > 0)
-        status = mk_segment_recovery_load_indexes(log, log->segments[--i], err);
+    if (i > 0) {
+        i--;
+        status = mk_segment_recovery_load_indexes(log, log->segments[i], err);
+    }
     while (forgotten && !log->read_only && status == MK_OK && i > 0) {
         mk_segment *segment = log->segments[--i];
 
