@@ -424,3 +424,48 @@ describe("a roll that failed", function()
     end
   end)
 end)
+
+describe("an opening after a failed sync", function()
+  -- What was flushed, "a" and "b", and one more record, whose sync failed.
+  local function die_unhealed()
+    local disk = minikafka.SimDisk()
+    local log = open(disk)
+    log:append_kv("k", "a", 1)
+    log:roll()
+    log:append_kv("k", "b", 1)
+    log:flush()
+    log:append_kv("k", "c", 1)
+    disk:fail{ op = "fsync", path = "*.log", flavour = "lost", times = 1 }
+    expect.error("IO", log.flush, log)
+    disk:crash{ keep = "kill9" }
+    return disk
+  end
+
+  it("tears nothing that was flushed, wherever it ends", function()
+    local disk = die_unhealed()
+    local seen = 0
+    disk:trace(function(event)
+      if not event.op:find("sync") then return end
+      for state in disk:clone():crash_states{ tears = true, limit = 60 } do
+        local found = values(open(state))
+        assert(found == "a b |2" or found == "a b c |3", found)
+        seen = seen + 1
+      end
+    end)
+    assert.equal("a b c |3", values(open(disk)))
+    assert(seen > 100)
+  end)
+
+  it("gives a log that refuses changes, if its sync fails, too", function()
+    for after = 0, 1 do
+      local disk = die_unhealed()
+      disk:fail{ op = "fsync", path = "*.log*", after = after, times = 1 }
+      local log = open(disk)
+      assert.is_true(log:stats().refusing)
+      assert.equal("a b c |3", values(log))
+      log:flush()
+      disk:crash{ keep = "lazy" }
+      assert.equal("a b c |3", values(open(disk)))
+    end
+  end)
+end)

@@ -9,7 +9,9 @@
  * Only what lies above the recovery point is touched: no loss of power in the
  * midst of it can harm what was promised to outlast one. Nor are segments that
  * were synced when they were sealed, as far as that is known: a closed segment
- * that is torn looks like damage.
+ * that is torn looks like damage. An opening knows less than the log that met
+ * the failure: more may have been flushed than the state tells. So it does not
+ * write over a file, but lets a copy take its place.
  */
 #include "log/renew.h"
 
@@ -43,25 +45,46 @@ static mk_status write_back(mk_file *file, const mk_segment *segment,
     return MK_OK;
 }
 
-static mk_status renew_segment(mk_log *log, const mk_segment *segment,
+static mk_status rewrite(mk_log *log, const mk_segment *segment,
+                         const char *path, int64_t position,
+                         mk_scratch *scratch, mk_error *err)
+{
+    mk_file *file = NULL;
+    mk_status status = mk_file_open(log->vfs, path, MK_OPEN_WRITE, &file, err);
+
+    if (status != MK_OK) return status;
+    status = write_back(file, segment, position, scratch, err);
+    (void)mk_file_close(file, NULL); /* The sync to come tells. */
+    return status;
+}
+
+/* Have a stable copy take the file's place. A full disk has no room for one. */
+static mk_status replace(mk_log *log, mk_segment *segment, bool *out,
+                         mk_error *err)
+{
+    mk_log_close_idle_file_locked(log, segment);
+    return mk_segment_unshare_log(log->vfs, log->directory,
+                                  segment->base_offset, segment->log_bytes,
+                                  true, out, err);
+}
+
+static mk_status renew_segment(mk_log *log, mk_segment *segment,
                                int64_t position, mk_scratch *scratch,
                                mk_error *err)
 {
-    mk_file *file = NULL;
     mk_file_stat stat;
     char path[MK_PATH_MAX];
+    bool replaced = false;
     mk_status status;
 
     status = mk_name_segment_file(path, sizeof path, log->directory,
                                   segment->base_offset, MK_ROLE_LOG, err);
+    if (status == MK_OK) status = mk_vfs_stat(log->vfs, path, &stat, err);
     if (status != MK_OK) return status;
-    status = mk_file_open(log->vfs, path, MK_OPEN_WRITE, &file, err);
-    if (status != MK_OK) return status;
-    status = mk_vfs_stat(log->vfs, path, &stat, err);
-    if (status == MK_OK) {
-        status = write_back(file, segment, position, scratch, err);
+    if (!log->healing) status = replace(log, segment, &replaced, err);
+    if (status == MK_OK && !replaced) {
+        status = rewrite(log, segment, path, position, scratch, err);
     }
-    (void)mk_file_close(file, NULL); /* The sync to come tells. */
     /* Kafka's retention falls back on the file's time. */
     if (status == MK_OK && segment->sealed) {
         status = mk_vfs_set_mtime(log->vfs, path, stat.mtime_ms, err);
@@ -79,7 +102,7 @@ static mk_status renew_above(mk_log *log, const mk_recovery_point *point,
     mk_scratch_init(&scratch, &log->heap);
     for (size_t i = mk_log_find_segment_locked(log, point->offset);
          status == MK_OK && i < log->segment_count; i++) {
-        const mk_segment *segment = log->segments[i];
+        mk_segment *segment = log->segments[i];
         int64_t position = 0;
 
         if (segment->synced || segment->base_offset < log->proven_end) continue;
@@ -108,7 +131,7 @@ mk_status mk_log_renew(mk_log *log, const mk_recovery_point *point,
     if (!log->unproven || log->segment_count == 0) return MK_OK;
     if (err == NULL) err = &scratch;
     status = renew_above(log, point, err);
-    if (log->healing || !mk_is_no_room(status, err)) return status;
+    if (log->healing || status != MK_IO) return status;
     mk_log_doubt_tail_locked(log, err);
     return MK_OK;
 }
