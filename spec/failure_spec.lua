@@ -324,6 +324,23 @@ describe("a directory that changes under a log", function()
 end)
 
 describe("a removal that failed", function()
+  it("is not done by a later loss of power, once the log was opened", function()
+    local disk = minikafka.SimDisk()
+    local log = open(disk)
+    log:append_kv("k", "a", 1)
+    log:roll()
+    log:append_kv("k", "b", 1)
+    log:flush()
+    disk:fail{ op = "fsync_dir", times = 2 }
+    expect.error("IO", log.delete_records, log, 1)
+    assert.is_true(log:stats().refusing)
+    disk:crash{ keep = "kill9" }
+    assert.equal("a b |2", values(open(disk)))
+    for state in disk:crash_states() do
+      assert.equal("a b |2", values(open(state)))
+    end
+  end)
+
   it("gives no deleted records back where one of their files stayed", function()
     local disk = minikafka.SimDisk()
     local log = open(disk)

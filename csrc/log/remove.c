@@ -33,9 +33,11 @@ static mk_status set_start(mk_log *log, int64_t offset, mk_error *err)
     if (status == MK_OK) return MK_OK;
     log->log_start_offset = before;
     log->recovery_point = point;
-    /* The new state may be in place though not synced: put the old one back. */
+    /* The new state may be in place though not synced: put the old one back.
+     * Which of the two is stable, only a sync tells, be it the next opening's.
+     */
     if (begun && mk_log_store_state_locked(log, true, NULL) != MK_OK) {
-        mk_log_doubt_tail_locked(log, err);
+        mk_log_doubt_sync_locked(log, err);
     }
     return status;
 }
