@@ -143,6 +143,18 @@ describe("a fault", function()
     end
   end)
 
+  it("keeps what is written again where a delayed failure was, once synced", function()
+    local disk = minikafka.SimDisk()
+    local log = minikafka.open("/log", { io = disk, flush_messages = 1 })
+    disk:fail{ op = "write", path = "*.log", delayed = true, times = 1 }
+    expect.error("IO", log.append_kv, log, "k", "a")
+    log:flush()
+    assert.equal(1, log.recovery_point)
+    for state in disk:crash_states() do
+      assert.equal(1, #minikafka.open("/log", { io = state }):fetch(0))
+    end
+  end)
+
   it("may be told by the next sync only", function()
     local disk = minikafka.SimDisk()
     local log = open(disk)

@@ -193,13 +193,16 @@ mk_status mk_sim_sync_name(mk_sim_disk *disk, const mk_sim_place *place,
 
 /* ---- Failures ---- */
 
+/* The size stays: of what is written there anew, a sync is to keep all. */
 static void drop_pages(mk_sim_disk *disk, uint32_t node, bool doomed_only)
 {
     for (size_t i = 0; i < disk->atom_count; i++) {
         mk_sim_atom *atom = &disk->atoms[i];
-        bool page = atom->kind == MK_SIM_ATOM_DATA && !doomed_only;
+        bool page = atom->kind == MK_SIM_ATOM_DATA;
 
-        atom->marked = atom->node == node && (page || atom->doomed);
+        atom->marked =
+            atom->node == node && page && (atom->doomed || !doomed_only);
+        if (atom->node == node && !page) atom->doomed = false;
     }
     mk_sim_disk_drop_marked(disk);
 }
