@@ -9,8 +9,10 @@
 #include "log/evidence.h"
 
 /* Set them in the log. `kafka_start` is what the checkpoint beside the log says
- * of its start, -1: nothing; `cut`: the active segment's file is to be cut. */
-mk_status mk_bounds_find(mk_log *log, mk_evidence *evidence,
-                         int64_t kafka_start, bool cut, mk_error *err);
+ * of its start, -1: nothing; `cut`: the active segment's file is to be cut.
+ * Errors: IO. */
+MK_NODISCARD mk_status mk_bounds_find(mk_log *log, mk_evidence *evidence,
+                                      int64_t kafka_start, bool cut,
+                                      mk_error *err);
 
 #endif /* MK_LOG_BOUNDS_H */

@@ -34,9 +34,9 @@ typedef struct mk_evidence {
     bool ends_early;    /* What stands behind damage is left aside. */
 } mk_evidence;
 
-/* Has a broker had the directory? It leaves two files in it. */
-mk_status mk_evidence_look_for_broker(mk_evidence *evidence, bool *out,
-                                      mk_error *err);
+/* Has a broker had the directory? It leaves two files in it. Errors: IO. */
+MK_NODISCARD mk_status mk_evidence_look_for_broker(mk_evidence *evidence,
+                                                   bool *out, mk_error *err);
 
 /* Read the state file of the log's directory. The caller releases it with
  * mk_evidence_deinit(), whatever the status. Errors: IO, NO_MEMORY. */

@@ -230,8 +230,8 @@ MK_NODISCARD mk_status mk_log_load_indexes_locked(mk_log *log,
                                                   mk_segment *segment,
                                                   mk_error *err);
 
-/* Make them anew in memory, from the log up to where it is in use. Errors: IO,
- * NO_MEMORY. */
+/* Make them anew in memory, from the log up to where it is in use; `closed`:
+ * with the time entry that ends a closed segment. Errors: IO, NO_MEMORY. */
 MK_NODISCARD mk_status mk_log_rebuild_indexes_locked(mk_log *log,
                                                      mk_segment *segment,
                                                      bool closed,

@@ -236,9 +236,8 @@ void mk_log_notice_locked(mk_log *log)
         is_same_state(&state, &log->sight.state)) {
         return;
     }
-    if (mk_log_refresh_locked(log, NULL) != MK_OK) {
-        return; /* It is read on as it was known. */
-    }
+    /* Without success it is read on as it was known. */
+    (void)!mk_log_refresh_locked(log, NULL);
 }
 
 bool mk_log_was_outdated_locked(mk_log *log, mk_status status)

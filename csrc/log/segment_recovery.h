@@ -13,7 +13,7 @@ typedef struct mk_segment_recovery {
     const mk_progress *progress; /* Borrowed; NULL: tell nobody. */
     int64_t done, total;         /* Bytes to check. */
     int64_t end_offset;          /* Nothing from there on is the log's. */
-    mk_scratch scratch;          /* Owned. */
+    mk_scratch scratch;          /* The caller inits and releases it. */
 } mk_segment_recovery;
 
 /* Bring a segment's facts up to the end of its file. `*end` tells whether they

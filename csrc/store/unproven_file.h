@@ -1,10 +1,11 @@
 /*
  * unproven_file -- `minikafka.unproven`: its being there says that a sync has
- * failed.
+ * failed, of records or of the state.
  *
  * What stands above the recovery point may then be read and still never become
- * stable. Another process can't find that out by itself; the loss of power,
- * which settles the matter, needs no note. So it is never synced.
+ * stable, and the state that is read may not be the one that stays. Another
+ * process can't find that out by itself; the loss of power, which settles the
+ * matter, needs no note. So it is never synced.
  */
 #ifndef MK_STORE_UNPROVEN_FILE_H
 #define MK_STORE_UNPROVEN_FILE_H
