@@ -66,7 +66,7 @@ static mk_status look(mk_log *log, mk_sight *out, mk_error *err)
 static bool is_same_state(const mk_file_stat *a, const mk_file_stat *b)
 {
     return a->inode == b->inode && a->size == b->size &&
-           a->mtime_ms == b->mtime_ms;
+           a->mtime_ms == b->mtime_ms && a->mtime_ns == b->mtime_ns;
 }
 
 static bool is_same(const mk_sight *a, const mk_sight *b)
@@ -206,6 +206,24 @@ static mk_status read_again(mk_log *log, mk_error *err)
     return status;
 }
 
+/* Take what was appended. A file that was cut meanwhile, and has grown anew,
+ * would be read as if it went on: the state is written anew before it is cut.
+ */
+static mk_status follow(mk_log *log, mk_error *err)
+{
+    int64_t end = log->log_end_offset;
+    mk_file_stat state;
+    mk_status status = mk_log_follow_locked(log, err);
+
+    if (status == MK_OK && log->log_end_offset != end) {
+        status = look_at_state(log, &state, err);
+        if (status == MK_OK && !is_same_state(&state, &log->sight.state)) {
+            status = MK_NOT_FOUND;
+        }
+    }
+    return status == MK_NOT_FOUND ? read_again(log, err) : status;
+}
+
 mk_status mk_log_refresh_locked(mk_log *log, mk_error *err)
 {
     int64_t end = log->log_end_offset;
@@ -216,8 +234,7 @@ mk_status mk_log_refresh_locked(mk_log *log, mk_error *err)
     if (!log->read_only) return MK_OK;
     status = look(log, &sight, err);
     if (status == MK_OK && is_same(&sight, &log->sight)) {
-        status = mk_log_follow_locked(log, err);
-        if (status == MK_NOT_FOUND) status = read_again(log, err);
+        status = follow(log, err);
     } else if (status == MK_OK || status == MK_NOT_FOUND) {
         status = read_again(log, err);
     }

@@ -65,6 +65,21 @@ static bool find_locked(const mk_verify *verify, const mk_segment *segment,
     return is_same(log, &wanted, log->segments[i]);
 }
 
+/* Is the segment at hand what it was when it was found? A writer may have cut
+ * a reader's and filled it up to the same size. */
+static bool stands_locked(const mk_verify *verify)
+{
+    const mk_log *log = verify->log;
+    mk_segment_facts now;
+    size_t i;
+
+    if (!find_locked(verify, verify->segment, &i)) return false;
+    if (!log->read_only || log->generation == verify->generation) return true;
+    mk_segment_get_facts(log->segments[i], &now);
+    return !verify->check.facts.last &&
+           mk_segment_facts_equal(&now, &verify->known);
+}
+
 static void leave_locked(mk_verify *verify)
 {
     if (verify->segment == NULL) return;
@@ -141,23 +156,22 @@ static mk_status note_verified_locked(mk_verify *verify, mk_error *err)
 }
 
 /* The segment at hand was read to its end. Say nothing of one that is no longer
- * part of the log. */
+ * what it was; if it is still part of the log it is looked at again. */
 static mk_status finish_segment(mk_verify *verify, mk_error *err)
 {
     mk_log *log = verify->log;
     bool found = verify->out->count > verify->findings_before;
+    bool stands = true;
     mk_status status;
-    size_t i;
 
     verify->done += mk_segment_check_done(&verify->check);
     mk_segment_check_deinit(&verify->check);
     mk_mutex_lock(&log->mutex);
     status = mk_log_check_open_locked(log, err);
     if (status == MK_OK && found) status = mk_log_refresh_locked(log, err);
-    if (status == MK_OK && !find_locked(verify, verify->segment, &i)) {
-        mk_findings_cut(verify->out, verify->findings_before);
-    }
-    if (status == MK_OK) status = note_verified_locked(verify, err);
+    if (status == MK_OK && found) stands = stands_locked(verify);
+    if (!stands) mk_findings_cut(verify->out, verify->findings_before);
+    if (status == MK_OK && stands) status = note_verified_locked(verify, err);
     leave_locked(verify);
     mk_mutex_unlock(&log->mutex);
     return status;
@@ -202,6 +216,8 @@ static mk_status next_segment(mk_verify *verify, mk_error *err)
             verify->log_name =
                 (mk_file_name){MK_ROLE_LOG, next->stage, next->base_offset};
             verify->indexes_lag = indexes_lag_locked(log, next);
+            verify->generation = log->generation;
+            mk_segment_get_facts(next, &verify->known);
         }
     }
     mk_mutex_unlock(&log->mutex);

@@ -39,7 +39,9 @@ typedef struct mk_verify {
     mk_segment *segment; /* Counted: the one at hand; NULL: none is. */
     mk_file_name log_name; /* Its log's, when it was found. */
     bool pinned;
-    bool indexes_lag; /* When its index files were read. */
+    bool indexes_lag;       /* When its index files were read. */
+    mk_segment_facts known; /* Of it, and ... */
+    uint64_t generation;    /* ... the log's, when it was found. */
     size_t findings_before;
     mk_segment_check check;
     int64_t done;           /* Bytes of the segments that are behind it. */

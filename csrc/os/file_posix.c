@@ -57,6 +57,7 @@ void mk_posix_fill_stat(const struct stat *native, mk_file_stat *out)
     out->size = native->st_size;
     out->mtime_ms = (int64_t)native->st_mtim.tv_sec * 1000 +
                     native->st_mtim.tv_nsec / 1000000;
+    out->mtime_ns = (int32_t)(native->st_mtim.tv_nsec % 1000000);
     out->inode = native->st_ino;
     out->links = native->st_nlink;
 }

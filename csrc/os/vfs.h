@@ -92,6 +92,7 @@ typedef struct mk_file_stat {
     mk_file_kind kind; /* Of the name itself: links are not followed. */
     int64_t size;
     int64_t mtime_ms; /* Of a name; 0 of an open file. */
+    int32_t mtime_ns; /* What comes on top of it, where a disk tells that. */
     uint64_t inode;   /* Unique on its disk while it exists. */
     uint64_t links;
 } mk_file_stat;

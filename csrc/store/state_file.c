@@ -94,18 +94,6 @@ static bool point_equals(const mk_recovery_point *a, const mk_recovery_point *b)
            a->end_position == b->end_position && a->checksum == b->checksum;
 }
 
-static bool facts_equal(const mk_segment_facts *a, const mk_segment_facts *b)
-{
-    return a->base_offset == b->base_offset &&
-           a->next_offset == b->next_offset && a->log_bytes == b->log_bytes &&
-           a->max_timestamp_ms == b->max_timestamp_ms &&
-           a->max_timestamp_offset == b->max_timestamp_offset &&
-           a->first_timestamp_ms == b->first_timestamp_ms &&
-           a->offset_entries == b->offset_entries &&
-           a->time_entries == b->time_entries &&
-           a->index_checksum == b->index_checksum;
-}
-
 void mk_state_forget(mk_state *state, int64_t first, int64_t end)
 {
     size_t kept = 0;
@@ -119,6 +107,19 @@ void mk_state_forget(mk_state *state, int64_t first, int64_t end)
     state->facts_count = kept;
 }
 
+bool mk_segment_facts_equal(const mk_segment_facts *a,
+                            const mk_segment_facts *b)
+{
+    return a->base_offset == b->base_offset &&
+           a->next_offset == b->next_offset && a->log_bytes == b->log_bytes &&
+           a->max_timestamp_ms == b->max_timestamp_ms &&
+           a->max_timestamp_offset == b->max_timestamp_offset &&
+           a->first_timestamp_ms == b->first_timestamp_ms &&
+           a->offset_entries == b->offset_entries &&
+           a->time_entries == b->time_entries &&
+           a->index_checksum == b->index_checksum;
+}
+
 bool mk_state_equals(const mk_state *a, const mk_state *b)
 {
     if (a->log_start_offset != b->log_start_offset ||
@@ -130,7 +131,7 @@ bool mk_state_equals(const mk_state *a, const mk_state *b)
         return false;
     }
     for (size_t i = 0; i < a->facts_count; i++) {
-        if (!facts_equal(&a->facts[i], &b->facts[i])) return false;
+        if (!mk_segment_facts_equal(&a->facts[i], &b->facts[i])) return false;
     }
     return true;
 }

@@ -24,6 +24,9 @@ typedef struct mk_segment_facts {
     uint32_t index_checksum; /* Of both index files. */
 } mk_segment_facts;
 
+bool mk_segment_facts_equal(const mk_segment_facts *a,
+                            const mk_segment_facts *b);
+
 /* Everything below `offset` was on stable storage. */
 typedef struct mk_recovery_point {
     int64_t offset;

@@ -243,6 +243,150 @@ static void test_lookups_of_a_reader(void **state)
     stop_reading(&b);
 }
 
+/* ---- What a writer does while a reader looks again ---- */
+
+typedef struct meeting {
+    log_world *world;
+    void (*change)(log_world *);
+    long calls; /* So many of the reader's pass first. */
+} meeting;
+
+static void meet(void *context, const wrap_call *call)
+{
+    meeting *m = context;
+
+    (void)call;
+    if (m->calls-- > 0) return;
+    m->world->wrap.before = NULL;
+    m->change(m->world);
+}
+
+/* The same bytes and offsets again, but for the times. */
+static void refill_last(log_world *world)
+{
+    assert_ok(world, mk_log_truncate_to(world->log, 8, &world->err));
+    fill(world, "f=8@60 g=9@70");
+}
+
+static void refill_sealed(log_world *world)
+{
+    assert_ok(world, mk_log_truncate_to(world->log, 3, &world->err));
+    fill(world, "b=3@60,c=4@60 d=5@60 | a=6@60 e=7@60 | f=8@60 g=9@70");
+}
+
+static void shorten(log_world *world)
+{
+    assert_ok(world, mk_log_truncate_to(world->log, 5, &world->err));
+    fill(world, "x=5@60");
+}
+
+static void shorten_and_grow(log_world *world)
+{
+    shorten(world);
+    fill(world, "x=6@60 | x=7@60 | x=8@60 x=9@60 x=10@60");
+}
+
+static void start_later(log_world *world)
+{
+    assert_ok(world, mk_log_delete_records(world->log, 7, &world->err));
+}
+
+/* It may learn only by asking that the start is another one. */
+static void go_to_start(beside *b)
+{
+    mk_status status = MK_OFFSET_OUT_OF_RANGE;
+
+    for (int i = 0; i < 2 && status == MK_OFFSET_OUT_OF_RANGE; i++) {
+        log_world *world = b->world;
+        mk_log_info info;
+
+        assert_ok(world, mk_log_get_info(b->reader, &info, &world->err));
+        status = mk_cursor_seek(b->cursor, info.log_start_offset, &world->err);
+    }
+    assert_ok(b->world, status);
+}
+
+/* One and the same of two logs is told by all that a reader can ask. */
+static void tell_view(beside *b, char *out)
+{
+    log_world *world = b->world;
+    size_t used = 0;
+    int64_t offset = -1, found_ms = -1;
+
+    for (int64_t time = 0; time <= 80; time += 10) {
+        mk_status status = mk_log_offset_for_timestamp(b->reader, time, &offset,
+                                                       &found_ms, &world->err);
+
+        if (status != MK_END) assert_ok(world, status);
+        used += (size_t)snprintf(out + used, TOLD_SIZE - used, "%lld ",
+                                 status == MK_OK ? (long long)offset : -1);
+    }
+    assert_ok(world, mk_log_offset_of_max_timestamp(b->reader, &offset,
+                                                    &found_ms, &world->err));
+    used += (size_t)snprintf(out + used, TOLD_SIZE - used, "%lld@%lld; ",
+                             (long long)offset, (long long)found_ms);
+    go_to_start(b);
+    assert_int_equal(go_on(b), MK_END);
+    snprintf(out + used, TOLD_SIZE - used, "%s", world->told);
+}
+
+/* Did the reader make so many calls? */
+static bool look_again_while(log_world *world, void (*change)(log_world *),
+                             long calls)
+{
+    static char found[TOLD_SIZE], then[TOLD_SIZE], now[TOLD_SIZE];
+    meeting m = {world, change, calls};
+    beside b, fresh;
+    bool met;
+
+    remove_all(world->where);
+    open_log(world);
+    fill(world, "a=0@10 b=1@10 a=2@10 | b=3@20,c=4@20 d=5@20 | a=6@30 e=7@30 |"
+                " f=8@40");
+    b = read_some(world, 0);
+    fill(world, "g=9@50");
+    fresh = read_some(world, 0);
+    tell_view(&fresh, then);
+    stop_reading(&fresh);
+    world->wrap.before = meet;
+    world->wrap.context = &m;
+    assert_ok(world, mk_log_refresh(b.reader, &world->err));
+    met = world->wrap.before == NULL;
+    world->wrap.before = NULL;
+    tell_view(&b, found);
+    fresh = read_some(world, 0);
+    tell_view(&fresh, now);
+    stop_reading(&fresh);
+    if (strcmp(found, then) != 0 && strcmp(found, now) != 0) {
+        fail_msg("before call %ld: %s; before: %s; after: %s", calls, found,
+                 then, now);
+    }
+    assert_ok(world, mk_log_refresh(b.reader, &world->err));
+    tell_view(&b, found);
+    assert_string_equal(found, now);
+    stop_reading(&b);
+    close_log(world);
+    return met;
+}
+
+/* A reader's log is the one before or the one after what was done meanwhile,
+ * and the one after when it looks again. */
+static void test_a_change_in_the_midst_of_looking(void **state)
+{
+    static void (*const changes[])(log_world *) = {
+        refill_last,      refill_sealed, shorten,
+        shorten_and_grow, start_later,   compact};
+
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        long calls = 0;
+
+        while (look_again_while(*state, changes[i], calls)) {
+            calls++;
+        }
+        assert_true(calls > 3);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +395,7 @@ int main(void)
         log_test(test_a_truncation_under_a_reader),
         log_test(test_a_truncation_cut_short),
         log_test(test_lookups_of_a_reader),
+        log_test(test_a_change_in_the_midst_of_looking),
     };
 
     return cmocka_run_group_tests_name("read_only", tests, NULL, NULL);

@@ -35,19 +35,25 @@ static inline mk_status open_at(busy_log *w, const char *directory,
     return mk_log_open(directory, &options, out, &w->err);
 }
 
-static inline mk_status append_to(busy_log *w, const char *key,
-                                  const char *value)
+static inline mk_status append_at(busy_log *w, int64_t timestamp_ms,
+                                  const char *key, const char *value)
 {
     mk_record record = {
         .key = key,
         .key_size = strlen(key),
         .value = value,
         .value_size = strlen(value),
-        .timestamp_ms = 7,
+        .timestamp_ms = timestamp_ms,
     };
     int64_t offset;
 
     return mk_log_append_one(w->log, &record, &offset, &w->err);
+}
+
+static inline mk_status append_to(busy_log *w, const char *key,
+                                  const char *value)
+{
+    return append_at(w, 7, key, value);
 }
 
 /* Three sealed segments of two records each, and one in the last. */
@@ -157,14 +163,33 @@ static inline mk_status do_cut_all(busy_log *w)
     return status == MK_OK ? append_to(w, "y", "2") : status;
 }
 
+/* What is cut off comes again, later: only times tell the files apart. */
+static inline mk_status do_refill_last(busy_log *w)
+{
+    mk_status status = mk_log_truncate_to(w->log, 6, &w->err);
+
+    return status == MK_OK ? append_at(w, 8, "e", "1") : status;
+}
+
+static inline mk_status do_refill_sealed(busy_log *w)
+{
+    mk_status status = mk_log_truncate_to(w->log, 4, &w->err);
+
+    if (status == MK_OK) status = append_at(w, 8, "b", "1");
+    if (status == MK_OK) status = append_at(w, 8, "d", "1");
+    if (status == MK_OK) status = mk_log_roll(w->log, &w->err);
+    return status == MK_OK ? append_at(w, 8, "e", "1") : status;
+}
+
 static inline mk_status do_flush(busy_log *w)
 {
     return mk_log_flush(w->log, &w->err);
 }
 
 static mk_status (*const changes[])(busy_log *) = {
-    do_append,     do_roll,     do_compact, do_delete, do_delete_all,
-    do_cut_sealed, do_cut_last, do_cut_all, do_flush,
+    do_append,     do_roll,        do_compact,       do_delete,
+    do_delete_all, do_cut_sealed,  do_cut_last,      do_cut_all,
+    do_flush,      do_refill_last, do_refill_sealed,
 };
 
 #define CHANGE_COUNT (sizeof changes / sizeof changes[0])
