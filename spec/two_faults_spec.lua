@@ -139,6 +139,90 @@ describe("Two faults at once", function()
     end)
   end
 
+  -- What an index has depends on the interval, and on where the last opening
+  -- had begun to read.
+  local function opens_once(disk, interval, count)
+    local function open_with(found)
+      return minikafka.open(DIR, { io = found, index_interval_bytes = interval })
+    end
+    local log <close> = open_with(disk)
+    local values, changes = {}, {}
+    for offset, _, value in log:records() do values[#values + 1] = offset .. value end
+    assert.equal(count, #values)
+    local died = disk:clone()
+    died:trace(function(event)
+      if not harmless[event.op] and not event.path:find("lock$") then
+        changes[#changes + 1] = event.op .. " " .. event.path
+      end
+    end)
+    local again <close> = open_with(died)
+    died:trace(nil)
+    assert.equal("", table.concat(changes, "\n"))
+    for _, finding in ipairs(again:verify()) do assert.equal("note", finding.severity) end
+  end
+
+  -- Segments at 0, 3 and, where it says so, 6; flushed up to offset 2.
+  local function half_flushed(interval, count)
+    local disk = minikafka.SimDisk()
+    local log = minikafka.open(DIR, { io = disk, index_interval_bytes = interval })
+    for i = 0, 1 do log:append_kv("key", ("v%02d"):format(i), i) end
+    log:close()
+    log = minikafka.open(DIR, { io = disk, index_interval_bytes = interval })
+    local state = disk:read(DIR .. "/minikafka.state")
+    for i = 2, count - 1 do
+      if i % 3 == 0 then log:roll() end
+      log:append_kv("key", ("v%02d"):format(i), i)
+    end
+    disk:write(DIR .. "/minikafka.state", state) -- A loss of power takes its name.
+    return disk:clone() -- The process dies here.
+  end
+
+  it("leave a wrong index and another interval to one opening", function()
+    for _, interval in ipairs { 0, 1, 100, 4096 } do
+      for _, other in ipairs { 0, 1, 100, 4096 } do
+        local disk = half_flushed(interval, 5)
+        disk:damage(file(0, "timeindex"), { zero = { 0, 12 } })
+        opens_once(disk, other, 5)
+        disk = half_flushed(interval, 2)
+        disk:write(file(0, "timeindex"), "")
+        append_bytes(disk, file(0, "log"), "torn")
+        opens_once(disk, other, 2)
+      end
+    end
+  end)
+
+  it("leave a torn tail and another interval to one opening", function()
+    for _, interval in ipairs { 0, 1, 100, 4096 } do
+      local disk = make_disk()
+      append_bytes(disk, file(8, "log"), "torn")
+      opens_once(disk, interval, 12)
+    end
+  end)
+
+  it("leave what a sync did not prove and another interval to one opening", function()
+    for _, interval in ipairs { 0, 1, 100, 4096 } do
+      for _, other in ipairs { 0, 1, 100, 4096 } do
+        for _, suffix in ipairs { "index", "timeindex", "none" } do
+          local disk = half_flushed(interval, 3)
+          disk:write(DIR .. "/minikafka.unproven", "")
+          opens_once(suffix == "none" and disk or copy_without(disk, file(0, suffix)), other, 3)
+        end
+      end
+    end
+  end)
+
+  it("leave a truncation that was cut off, far above what was flushed, to one opening", function()
+    for _, interval in ipairs { 0, 4096 } do
+      for _, other in ipairs { 0, 4096 } do
+        local disk = half_flushed(interval, 8)
+        local log = minikafka.open(DIR, { io = disk, index_interval_bytes = interval })
+        disk:fail { op = "truncate", errno = "EIO", times = 9 }
+        expect.error("IO", log.truncate_to, log, 4)
+        opens_once(disk:clone(), other, 4) -- It dies here, too.
+      end
+    end
+  end)
+
   -- As the recorded run 056 has it.
   it("leave nothing of the last segments to trust behind a torn tail", function()
     local disk = make_disk()

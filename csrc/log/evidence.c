@@ -181,6 +181,7 @@ mk_status mk_evidence_weigh(mk_evidence *evidence, mk_scratch *scratch,
     evidence->believed = -1;
     if (status != MK_OK) return status;
     forget_rewritten(evidence);
+    mk_state_find_then(&evidence->state);
     if (segment == NULL) return MK_OK;
     if (point->batch_position < 0) {
         if (point->end_position == 0) evidence->believed = point->offset;
@@ -230,6 +231,20 @@ mk_status mk_evidence_apply(mk_evidence *evidence, mk_segment *segment,
     take_facts(evidence, segment, facts);
     *all = size <= facts->log_bytes && facts->log_bytes > 0;
     return MK_OK;
+}
+
+void mk_evidence_amend(mk_evidence *evidence, const mk_segment *segment)
+{
+    mk_state *state = &evidence->state;
+    const mk_segment_facts *facts = mk_state_find(state, segment->base_offset);
+    mk_segment_facts found;
+
+    mk_segment_get_facts(segment, &found);
+    if (facts == NULL || facts->log_bytes != found.log_bytes) return;
+    if (mk_segment_facts_equal(facts, &found)) return;
+    state->facts[facts - state->facts] = found;
+    mk_state_find_then(state);
+    evidence->changed = true;
 }
 
 mk_status mk_evidence_insist(mk_evidence *evidence, mk_segment *segment,

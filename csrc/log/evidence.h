@@ -78,6 +78,11 @@ MK_NODISCARD mk_status mk_evidence_apply(mk_evidence *evidence,
                                          mk_segment *segment, int64_t size,
                                          bool last, bool *all, mk_error *err);
 
+/* The indexes of what the facts tell of a segment had to be made anew, perhaps
+ * by another interval: the facts tell of these from now on, so that the next
+ * opening goes on from the same entries. */
+void mk_evidence_amend(mk_evidence *evidence, const mk_segment *segment);
+
 /* The last segment is sound up to a place before the recovery point. If that is
  * more than one torn batch, it is damage: the segment is started from its facts
  * all the same. `*sound`: they cover the file. */

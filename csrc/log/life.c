@@ -211,6 +211,8 @@ static mk_status prove_renewed(mk_log *log, mk_error *err)
     mk_mutex_lock(&log->mutex);
     log->directory_dirty = true; /* There is something to sync. */
     status = mk_log_flush_locked(log, err);
+    /* The state will tell of index entries: they are to be there. */
+    if (status == MK_OK) status = mk_log_write_caches_locked(log, err);
     if (status == MK_OK) status = mk_log_store_state_locked(log, true, err);
     mk_mutex_unlock(&log->mutex);
     if (log->failed != MK_OK || mk_is_no_room(status, err)) return MK_OK;

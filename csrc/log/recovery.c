@@ -91,6 +91,16 @@ static mk_status drop_suffix(recovery *r, size_t first, mk_error *err)
     return mk_leftovers_add_sync(&r->leftovers, MK_SYNC_CUT_DIRECTORY, err);
 }
 
+/* Nothing counts that is known of segments that go beyond `end_offset`. */
+static void forget_beyond(mk_state *state, int64_t end_offset)
+{
+    for (size_t i = 0; i < state->facts_count; i++) {
+        if (state->facts[i].next_offset > end_offset) {
+            mk_state_forget(state, state->facts[i].base_offset, INT64_MAX);
+        }
+    }
+}
+
 /* The state says that the end was being cut off: bring that to its end. What is
  * left to be cut in the last segment is passed over by the scan. */
 static mk_status finish_cut(recovery *r, mk_error *err)
@@ -100,7 +110,6 @@ static mk_status finish_cut(recovery *r, mk_error *err)
     int64_t end_offset = state->end_offset;
     bool empties = end_offset <= state->log_start_offset;
     size_t kept = log->segment_count;
-    const mk_segment_facts *facts;
     mk_status status;
 
     r->segments.end_offset = INT64_MAX;
@@ -114,12 +123,7 @@ static mk_status finish_cut(recovery *r, mk_error *err)
     log->cut_segment = state->end_segment;
     log->cut_size = state->end_position;
     r->segments.end_offset = end_offset;
-    facts = kept > 0
-                ? mk_state_find(state, log->segments[kept - 1]->base_offset)
-                : NULL;
-    if (facts != NULL && facts->next_offset > end_offset) {
-        mk_state_forget(state, facts->base_offset, facts->base_offset + 1);
-    }
+    forget_beyond(state, end_offset);
     status = settle_state(r, err);
     return status == MK_OK ? drop_suffix(r, kept, err) : status;
 }
@@ -312,7 +316,8 @@ static mk_status compare_state(recovery *r, mk_error *err)
 }
 
 /* Load the active segment's indexes. Where the recovery point was forgotten,
- * the next opening will read all: it is to find each index in order. */
+ * the next opening will read all: it is to find each index as it would make it
+ * then, by the interval of today. */
 static mk_status load_indexes(recovery *r, mk_error *err)
 {
     mk_log *log = r->log;
@@ -327,7 +332,8 @@ static mk_status load_indexes(recovery *r, mk_error *err)
     while (forgotten && !log->read_only && status == MK_OK && i > 0) {
         mk_segment *segment = log->segments[--i];
 
-        status = mk_log_load_indexes_locked(log, segment, err);
+        if (segment->indexes_loaded) continue; /* It was read, and finished. */
+        status = mk_log_rebuild_indexes_locked(log, segment, true, err);
         if (status == MK_OK) {
             status = mk_segment_recovery_finish(log, segment, err);
         }

@@ -118,6 +118,23 @@ static mk_status judge_tail(mk_segment_recovery *r, mk_segment *segment,
     return status;
 }
 
+/* Have the indexes of what is known of the segment before it is scanned on. */
+static mk_status begin_indexes(mk_segment_recovery *r, mk_segment *segment,
+                               mk_error *err)
+{
+    mk_log *log = r->log;
+    mk_status status;
+
+    if (segment->indexes_loaded) return MK_OK;
+    status = mk_segment_load_indexes(segment, log->vfs, log->directory, err);
+    if (status == MK_CORRUPT_INDEX) {
+        status = mk_log_rebuild_indexes_locked(log, segment, false, err);
+        if (status == MK_OK) mk_evidence_amend(r->evidence, segment);
+    }
+    segment->index_files_good = false; /* They may hold more. */
+    return status;
+}
+
 mk_status mk_segment_recovery_check(mk_segment_recovery *r, mk_segment *segment,
                                     bool last, mk_scan_end *end, mk_error *err)
 {
@@ -131,11 +148,8 @@ mk_status mk_segment_recovery_check(mk_segment_recovery *r, mk_segment *segment,
     if (status != MK_OK) return status;
     status = mk_evidence_apply(r->evidence, segment, size, last, &all, err);
     if (status != MK_OK || all) return status;
-    if (!segment->indexes_loaded) {
-        status = mk_segment_recovery_load_indexes(log, segment, err);
-        if (status != MK_OK) return status;
-        segment->index_files_good = false; /* They may hold more. */
-    }
+    status = begin_indexes(r, segment, err);
+    if (status != MK_OK) return status;
     if (size == 0) return MK_OK;
     status = mk_segment_recovery_scan(r, segment, size, end, err);
     if (status != MK_OK || *end == MK_SCAN_WHOLE) return status;

@@ -236,8 +236,7 @@ static mk_status parse(mk_state *state, const char *text, size_t size,
     return MK_OK;
 }
 
-/* What the recovery point's segment was then is what its facts tell. */
-static void find_then(mk_state *state)
+void mk_state_find_then(mk_state *state)
 {
     const mk_segment_facts *facts =
         mk_state_find(state, state->recovery_point.segment);
@@ -274,7 +273,7 @@ mk_status mk_state_load(mk_state *state, mk_vfs *vfs, const char *directory,
 none:
     status = MK_OK;
     if (!good) mk_state_deinit(state);
-    find_then(state);
+    mk_state_find_then(state);
 done:
     mk_release(state->heap, text);
     mk_scratch_deinit(&scratch);

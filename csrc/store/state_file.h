@@ -75,6 +75,9 @@ static inline bool mk_state_knows(const mk_state *state, int64_t base_offset)
 /* Forget what is said of segments with bases in [first, end). */
 void mk_state_forget(mk_state *state, int64_t first, int64_t end);
 
+/* What the recovery point's segment was then is what its facts tell. */
+void mk_state_find_then(mk_state *state);
+
 /* Do both say the same? */
 bool mk_state_equals(const mk_state *a, const mk_state *b);
 
