@@ -184,6 +184,30 @@ describe("a log that met a failed sync", function()
     assert.equal("a b d |3", values(open(disk:clone())))
   end)
 
+  it("ends a truncation where it was to end, whatever is lost before it", function()
+    for _, flavour in ipairs{ "lost", "reverted", "retryable" } do
+      local disk = minikafka.SimDisk()
+      local log = open(disk)
+      log:append_kv("k", "a", 1)
+      log:flush()
+      log:append_kv("k", "b", 1)
+      log:append{ { value = "c" }, { value = "d" }, { value = "e" } }
+      disk:fail{ op = "fdatasync", path = "*.log", times = 1, flavour = flavour }
+      expect.error("IO", log.truncate_to, log, 4)
+      local _, raised = pcall(log.flush, log)
+      if flavour == "reverted" then
+        assert.equal(1, expect.error("IO", error, raised).offset)
+        assert(tostring(raised):find("from offset 1 up to 1,", 1, true), raised)
+        assert.equal(1, log:stats().lost_offsets)
+      end
+      local wanted = flavour == "reverted" and "a |4" or "a b |4"
+      assert.equal(wanted, values(log))
+      log:close()
+      local again <close> = open(disk)
+      assert.equal(wanted, values(again))
+    end
+  end)
+
   it("B38: is not believed when a second sync says yes", function()
     for _, flavour in ipairs{ "lost", "reverted", "retryable" } do
       local disk = minikafka.SimDisk()

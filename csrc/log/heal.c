@@ -157,9 +157,14 @@ static bool has_flushed(const mk_log *log, const mk_recovery_point *point)
     return false;
 }
 
-/* Is all there that must be? `*lost` is the first offset of what was
- * acknowledged and is missing; -1: nothing is. */
-static mk_status compare(const mk_log *log, const aside *old, int64_t *lost,
+/* Offsets [from, to) of records that were acknowledged and are missing. */
+typedef struct loss {
+    int64_t from; /* -1: nothing is missing. */
+    int64_t to;
+} loss;
+
+/* Is all there that must be? */
+static mk_status compare(const mk_log *log, const aside *old, loss *out,
                          mk_error *err)
 {
     int64_t found = end_of(log->segments, log->segment_count);
@@ -175,9 +180,9 @@ static mk_status compare(const mk_log *log, const aside *old, int64_t *lost,
     if (found < flushed && has_flushed(log, &old->recovery_point)) {
         found = flushed;
     }
-    *lost = -1;
+    *out = (loss){-1, -1};
     if (found >= wanted) return MK_OK;
-    *lost = found;
+    *out = (loss){found, wanted};
     if (found >= flushed) return MK_OK;
     mk_fail_at(err, MK_CORRUPT_SEGMENT, log->directory, -1,
                "%s has lost records that were flushed, from offset %" PRId64
@@ -198,14 +203,13 @@ static int64_t end_of_proven(const mk_log *log, const aside *old)
 }
 
 /* Give the fresh set what only the old one knew. */
-static void carry_over(mk_log *log, const aside *old, int64_t lost)
+static void carry_over(mk_log *log, const aside *old, const loss *lost)
 {
     const mk_recovery_point *point = &old->recovery_point;
     int64_t end_min = old->log_end_offset;
 
-    if (log->cut_offset >= 0 && end_min > log->cut_offset) {
-        end_min = log->cut_offset;
-    }
+    /* A cut that was announced is made, wherever the batches end. */
+    if (log->cut_to >= 0 && end_min > log->cut_to) end_min = log->cut_to;
     for (size_t i = 0; i < log->segment_count; i++) {
         mk_segment *fresh = log->segments[i];
         const mk_segment *same = find_in(old, fresh->base_offset);
@@ -228,10 +232,11 @@ static void carry_over(mk_log *log, const aside *old, int64_t lost)
         log->log_end_offset = log->log_start_offset;
     }
     if (log->log_end_offset < end_min) log->log_end_offset = end_min;
-    if (lost < 0) return;
+    if (lost->from < 0) return;
     log->dense_offset = log->log_end_offset;
-    log->stats.lost_offsets += log->log_end_offset - lost;
-    if (log->lost_offset < 0) log->lost_offset = lost;
+    log->stats.lost_offsets += lost->to - lost->from;
+    if (log->lost_offset < 0) log->lost_offset = lost->from;
+    log->lost_end = lost->to;
 }
 
 /* Make ready to append on. */
@@ -251,7 +256,7 @@ static mk_status begin_tail(mk_log *log, const aside *old, mk_error *err)
 /* Let what the directory holds take the place of what the log thought. */
 static mk_status look_again(mk_log *log, mk_error *err)
 {
-    int64_t lost = -1;
+    loss lost;
     aside old;
     mk_status status = MK_OK;
 
@@ -269,7 +274,7 @@ static mk_status look_again(mk_log *log, mk_error *err)
     status = mk_log_recover(log, NULL, err);
     if (status == MK_OK) status = compare(log, &old, &lost, err);
     if (status == MK_OK) {
-        carry_over(log, &old, lost);
+        carry_over(log, &old, &lost);
         status = begin_tail(log, &old, err);
     }
     if (status == MK_OK) {
@@ -320,8 +325,7 @@ static mk_status tell_lost(mk_log *log, mk_error *err)
     mk_fail_at(err, MK_IO, log->directory, -1,
                "%s has lost the records from offset %" PRId64 " up to %" PRId64
                ", which were not flushed, and goes on behind them, since %s",
-               log->directory, lost, log->log_end_offset - 1,
-               log->failure.message);
+               log->directory, lost, log->lost_end - 1, log->failure.message);
     if (err == NULL) return MK_IO;
     err->os_errno = log->failure.os_errno;
     err->offset = lost;

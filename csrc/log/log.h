@@ -71,8 +71,8 @@ struct mk_log {
                             this offset; -1: it does not; */
     int64_t cut_segment; /* ... this one is then the last segment, */
     int64_t cut_size;    /* ... and that is what its log takes. */
-    int64_t lost_offset; /* What is missing begins here; -1: nothing, or told.
-                          */
+    int64_t lost_offset; /* What is missing begins here; -1: all was told; */
+    int64_t lost_end;    /* ... and ends before this. */
     bool healing;        /* Some thread looks whether it may go on. */
     bool unproven;       /* A sync failed: see store/unproven_file. */
     int64_t proven_end; /* While it heals: below it all segments were synced. */
