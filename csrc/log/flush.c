@@ -114,6 +114,7 @@ static mk_status sync_round(mk_log *log, mk_error *err)
         log->unproven = false;
         mk_unproven_forget(log->vfs, log->directory);
     }
+    log->point_low = false;
     if (point.offset > log->recovery_point.offset &&
         point.offset <= log->log_end_offset) {
         log->recovery_point = point;

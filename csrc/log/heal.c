@@ -202,6 +202,24 @@ static int64_t end_of_proven(const mk_log *log, const aside *old)
     return 0;
 }
 
+/* From which offset on was nothing flushed? */
+static int64_t find_unflushed(const mk_log *log, const aside *old)
+{
+    bool known = !log->set_doubted && !log->point_low;
+
+    return known ? old->recovery_point.offset : INT64_MAX;
+}
+
+/* Let the active segment's file go: a copy may take its place. */
+static void release_tail(mk_log *log, const aside *old)
+{
+    mk_segment *active = old->count > 0 ? old->segments[old->count - 1] : NULL;
+
+    if (active == NULL || active->sealed) return;
+    active->sealed = true;
+    mk_log_unpin_locked(log, active);
+}
+
 /* Give the fresh set what only the old one knew. */
 static void carry_over(mk_log *log, const aside *old, const loss *lost)
 {
@@ -225,6 +243,7 @@ static void carry_over(mk_log *log, const aside *old, const loss *lost)
     }
     log->stats.recovered_bytes = old->stats.recovered_bytes;
     log->stats.truncated_bytes = old->stats.truncated_bytes;
+    if (log->recovery_point.offset < point->offset) log->point_low = true;
     if (log->log_start_offset < old->log_start_offset) {
         log->log_start_offset = old->log_start_offset;
     }
@@ -271,6 +290,8 @@ static mk_status look_again(mk_log *log, mk_error *err)
     }
     put_aside(log, &old);
     log->proven_end = end_of_proven(log, &old);
+    log->unflushed = find_unflushed(log, &old);
+    if (log->unproven && log->unflushed == INT64_MAX) release_tail(log, &old);
     status = mk_log_recover(log, NULL, err);
     if (status == MK_OK) status = compare(log, &old, &lost, err);
     if (status == MK_OK) {
@@ -332,11 +353,12 @@ static mk_status tell_lost(mk_log *log, mk_error *err)
     return MK_IO;
 }
 
-/* Remember what stands in the way, if waiting does not help against it. */
+/* Remember what stands in the way, if waiting does not help against it, but
+ * somebody can do something: to remove records makes room. */
 static void note_obstacle(mk_log *log, const mk_error *err)
 {
-    if (err->status == MK_IO || err->status == MK_NOT_FOUND ||
-        err->status == MK_NO_MEMORY) {
+    if ((err->status == MK_IO && !mk_is_no_room(err->status, err)) ||
+        err->status == MK_NOT_FOUND || err->status == MK_NO_MEMORY) {
         return;
     }
     log->failed = err->status;
@@ -356,7 +378,7 @@ static mk_status try_to_heal(mk_log *log, mk_error *err)
     if (status == MK_OK) status = make_stable(log, &obstacle);
     if (status == MK_OK) status = mk_inventory_forget_note(log, &obstacle);
     log->healing = false;
-    log->proven_end = 0;
+    log->proven_end = log->unflushed = 0;
     mk_log_end_maintenance_locked(log);
     if (status != MK_OK) {
         note_obstacle(log, &obstacle);

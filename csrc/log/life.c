@@ -166,6 +166,7 @@ static mk_status begin_writing(mk_log *log, int64_t now_ms, mk_error *err)
     mk_status status;
 
     log->last_flush_ms = now_ms;
+    log->point_low = log->recovery_point.offset < log->log_end_offset;
     if (log->segment_count == 0) {
         status =
             mk_log_create_active_locked(log, log->log_end_offset, now_ms, err);

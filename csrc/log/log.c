@@ -585,7 +585,8 @@ void mk_log_check_invariants_locked(const mk_log *log)
         const mk_segment *segment = log->segments[i];
 
         MK_ASSERT(segment->base_offset <= segment->next_offset);
-        MK_ASSERT(segment->sealed == (segment != active) || log->read_only);
+        MK_ASSERT(segment->sealed == (segment != active) || log->read_only ||
+                  log->failed != MK_OK);
         if (segment == active) continue;
         MK_ASSERT(segment->next_offset <= log->segments[i + 1]->base_offset);
     }

@@ -75,7 +75,10 @@ struct mk_log {
     int64_t lost_end;    /* ... and ends before this. */
     bool healing;        /* Some thread looks whether it may go on. */
     bool unproven;       /* A sync failed: see store/unproven_file. */
-    int64_t proven_end; /* While it heals: below it all segments were synced. */
+    int64_t proven_end; /* While it heals: below it all segments were synced, */
+    int64_t unflushed;  /* ... and nothing from this offset on was flushed. */
+    bool point_low;     /* More may have been flushed than the recovery point
+                           says: by an earlier owner, or before a cut. */
     bool maintaining;   /* Some thread changes the closed segments. */
     mk_thread_id maintainer;
     bool swapping;                /* ... and the directory: no roll now. */

@@ -160,9 +160,11 @@ static mk_status announce_cut(mk_log *log, int64_t offset,
                               mk_error *err)
 {
     mk_recovery_point point = log->recovery_point;
+    bool point_low = log->point_low;
     mk_status status;
 
     if (log->recovery_point.offset > offset) {
+        log->point_low = true;
         log->recovery_point = (mk_recovery_point){
             .offset =
                 offset < log->log_start_offset ? offset : log->log_start_offset,
@@ -178,6 +180,7 @@ static mk_status announce_cut(mk_log *log, int64_t offset,
     if (*begun) return status;
     log->cut_to = -1;
     log->recovery_point = point;
+    log->point_low = point_low;
     return status;
 }
 

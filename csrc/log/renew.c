@@ -9,12 +9,16 @@
  * Only what lies above the recovery point is touched: no loss of power in the
  * midst of it can harm what was promised to outlast one. Nor are segments that
  * were synced when they were sealed, as far as that is known: a closed segment
- * that is torn looks like damage. An opening knows less than the log that met
- * the failure: more may have been flushed than the state tells. So it does not
- * write over a file, but lets a copy take its place.
+ * that is torn looks like damage. An opening, or a log that has synced nothing
+ * since, knows less: more may have been flushed than the recovery point tells.
+ * So it does not write over a file, but lets a copy take its place; without
+ * room for that the log refuses changes until there is.
  */
 #include "log/renew.h"
 
+#include <errno.h>
+
+#include "log/state_store.h"
 #include "store/unproven_file.h"
 
 #include "base/poison.h"
@@ -58,33 +62,41 @@ static mk_status rewrite(mk_log *log, const mk_segment *segment,
     return status;
 }
 
-/* Have a stable copy take the file's place. A full disk has no room for one. */
-static mk_status replace(mk_log *log, mk_segment *segment, bool *out,
+/* Have a stable copy take the file's place, if need be where the reserve was. A
+ * full disk has no room for one: it is not written over, either. */
+static mk_status replace(mk_log *log, mk_segment *segment, const char *path,
                          mk_error *err)
 {
+    bool done = false;
+    mk_status status = MK_OK;
+
     mk_log_close_idle_file_locked(log, segment);
-    return mk_segment_unshare_log(log->vfs, log->directory,
-                                  segment->base_offset, segment->log_bytes,
-                                  true, out, err);
+    for (bool again = true; again;) {
+        status = mk_segment_unshare_log(log->vfs, log->directory,
+                                        segment->base_offset,
+                                        segment->log_bytes, true, &done, err);
+        if (done || (status != MK_OK && !mk_is_no_room(status, err))) break;
+        again = mk_log_give_up_reserve_locked(log);
+    }
+    mk_log_keep_reserve_locked(log);
+    if (done || status != MK_OK) return status;
+    return mk_fail_errno(err, ENOSPC, path, "there is no room for a copy");
 }
 
 static mk_status renew_segment(mk_log *log, mk_segment *segment,
-                               int64_t position, mk_scratch *scratch,
+                               int64_t position, bool over, mk_scratch *scratch,
                                mk_error *err)
 {
     mk_file_stat stat;
     char path[MK_PATH_MAX];
-    bool replaced = false;
     mk_status status;
 
     status = mk_name_segment_file(path, sizeof path, log->directory,
                                   segment->base_offset, MK_ROLE_LOG, err);
     if (status == MK_OK) status = mk_vfs_stat(log->vfs, path, &stat, err);
     if (status != MK_OK) return status;
-    if (!log->healing) status = replace(log, segment, &replaced, err);
-    if (status == MK_OK && !replaced) {
-        status = rewrite(log, segment, path, position, scratch, err);
-    }
+    status = over ? rewrite(log, segment, path, position, scratch, err)
+                  : replace(log, segment, path, err);
     /* Kafka's retention falls back on the file's time. */
     if (status == MK_OK && segment->sealed) {
         status = mk_vfs_set_mtime(log->vfs, path, stat.mtime_ms, err);
@@ -96,6 +108,7 @@ static mk_status renew_segment(mk_log *log, mk_segment *segment,
 static mk_status renew_above(mk_log *log, const mk_recovery_point *point,
                              mk_error *err)
 {
+    bool over = log->healing && point->offset >= log->unflushed;
     mk_status status = MK_OK;
     mk_scratch scratch;
 
@@ -110,7 +123,7 @@ static mk_status renew_above(mk_log *log, const mk_recovery_point *point,
             position = point->end_position;
         }
         if (position < segment->log_bytes) {
-            status = renew_segment(log, segment, position, &scratch, err);
+            status = renew_segment(log, segment, position, over, &scratch, err);
         }
     }
     mk_scratch_deinit(&scratch);
