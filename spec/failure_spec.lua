@@ -208,6 +208,25 @@ describe("a log that met a failed sync", function()
     end
   end)
 
+  it("reads over what a truncation lost, though healing took several attempts", function()
+    for after = 0, 1 do
+      local disk = minikafka.SimDisk()
+      local log = open(disk)
+      log:append_kv("k", "a", 1)
+      log:append_kv("k", "b", 1)
+      disk:fail{ op = "fdatasync", path = "*.log", times = 1, flavour = "reverted" }
+      expect.error("IO", log.truncate_to, log, 1)
+      disk:fail{ op = "fdatasync", path = "*.log", after = after, times = 1, errno = "ENOSPC" }
+      for _ = 1, 9 do pcall(log.flush, log) end
+      assert.is_false(log:stats().refusing)
+      log:append_kv("k", "c", 1)
+      assert.equal("c |2", values(log))
+      log:close()
+      local again <close> = open(disk)
+      assert.equal("c |2", values(again))
+    end
+  end)
+
   it("B38: is not believed when a second sync says yes", function()
     for _, flavour in ipairs{ "lost", "reverted", "retryable" } do
       local disk = minikafka.SimDisk()

@@ -251,8 +251,10 @@ static void carry_over(mk_log *log, const aside *old, const loss *lost)
         log->log_end_offset = log->log_start_offset;
     }
     if (log->log_end_offset < end_min) log->log_end_offset = end_min;
+    if (end_of(log->segments, log->segment_count) < log->log_end_offset) {
+        log->dense_offset = log->log_end_offset; /* A gap is left. */
+    }
     if (lost->from < 0) return;
-    log->dense_offset = log->log_end_offset;
     log->stats.lost_offsets += lost->to - lost->from;
     if (log->lost_offset < 0) log->lost_offset = lost->from;
     log->lost_end = lost->to;
