@@ -442,6 +442,49 @@ describe("a swap that was put back", function()
   end)
 end)
 
+describe("a swap that could be neither ended nor undone", function()
+  it("keeps no reader from what was there before", function()
+    -- The renames of a swap that fail: without an exchange the second and the
+    -- way back; or the sync of the names, and the first or second step back.
+    for _, case in ipairs{ { false, "rename", 1, 2 }, { false, "sync", 2, 1 },
+      { false, "sync", 3, 1 }, { true, "sync", 1, 1 } } do
+      local exchange, what, after, times = table.unpack(case)
+      local disk = minikafka.SimDisk{ exchange = exchange }
+      local options = { max_open_files = 1, mapped = false }
+      local log = open(disk, options)
+      for i = 0, 9 do
+        log:append_kv("k" .. i % 2, "v" .. i, 1)
+        if i % 3 == 2 then log:roll() end
+      end
+      local before = values(log)
+      disk:fail{ op = exchange and "exchange" or "rename", path = "/logs/*0", after = after,
+        times = times }
+      if what == "sync" then disk:fail{ op = "fsync_dir", path = "/logs", times = 1 } end
+      expect.error("IO", changes(log).compact)
+      assert.is_true(log:stats().refusing)
+      for attempt = 1, 2 do
+        assert.equal(before, values(log))
+        assert.equal(0, log:offset_for_timestamp(1))
+        local path = "/logs/copy-" .. attempt
+        if pcall(log.copy_to, log, path) then
+          assert.equal(2, attempt)
+          assert.equal(before, values(minikafka.open(path, { io = disk })))
+        end
+        -- The first attempt to heal fails half-way.
+        disk:fail{ op = "stat", path = "/logs/log-start-offset-checkpoint", times = 1 }
+        expect.error("IO", log.flush, log)
+      end
+      log:flush()
+      local found = values(log)
+      assert(found == before or found == "v8 v9 |10", found)
+      log:append_kv("k", "w", 1)
+      log:close()
+      local again <close> = open(disk)
+      assert.equal((found:gsub(" |10", " w |11")), values(again))
+    end
+  end)
+end)
+
 describe("a state that is stored without a sync", function()
   it("gives nothing back of what an earlier death left", function()
     local disk = minikafka.SimDisk()

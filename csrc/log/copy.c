@@ -537,6 +537,10 @@ mk_status mk_copy_begin(mk_copy *copy, mk_log *log, const char *directory,
     mk_copy_end_init(&copy->end, &log->heap);
     mk_mutex_lock(&log->mutex);
     status = mk_log_check_open_locked(log, err);
+    /* A copy is made of what has the log's name. */
+    if (status == MK_OK && log->kept_tree != NULL) {
+        status = mk_log_fail_refusing_locked(log, err);
+    }
     if (status == MK_OK && !log->read_only) {
         copy->log = mk_log_acquire_locked(log);
     }

@@ -143,6 +143,19 @@ static bool is_swapped(mk_log *log)
            phase == MK_SWAP_READY;
 }
 
+/* The swap could be neither ended nor undone: the segments that the log has are
+ * in the old tree, if that did not get its name back all the same. */
+static void strand(mk_log *log, const char *kept, const mk_error *cause)
+{
+    bool there = true;
+
+    mk_log_refuse_locked(log, cause);
+    (void)!mk_swap_tree_find(log->vfs, kept, &there, NULL);
+    if (!there) return;
+    mk_release(&log->heap, log->kept_tree);
+    log->kept_tree = mk_copy_string(&log->heap, kept);
+}
+
 /* Swap by two renames; the first is undone if the second fails. */
 static mk_status rename_twice(mk_log *log, const char *new_path, char *kept,
                               mk_error *err)
@@ -159,7 +172,7 @@ static mk_status rename_twice(mk_log *log, const char *new_path, char *kept,
     status = mk_vfs_rename(log->vfs, new_path, log->directory, err);
     if (status == MK_OK || is_swapped(log)) return MK_OK;
     if (mk_vfs_rename(log->vfs, kept, log->directory, NULL) != MK_OK) {
-        mk_log_refuse_locked(log, err);
+        strand(log, kept, err);
     }
     return status;
 }
@@ -192,7 +205,7 @@ static void swap_names_back(mk_log *log, const char *new_path, const char *kept,
             status = mk_vfs_rename(log->vfs, kept, log->directory, NULL);
         }
     }
-    if (status != MK_OK) mk_log_refuse_locked(log, cause);
+    if (status != MK_OK) strand(log, kept, cause);
 }
 
 /* Everything in the new directory that does not need the names swapped; the
@@ -408,6 +421,10 @@ static mk_status rename_to_live(mk_log *log, const char *tree, mk_error *err)
     if (status != MK_NOT_FOUND) return status;
     status = mk_vfs_rename(log->vfs, tree, log->directory, err);
     if (status != MK_OK) return status;
+    if (log->kept_tree != NULL && strcmp(log->kept_tree, tree) == 0) {
+        mk_release(&log->heap, log->kept_tree);
+        log->kept_tree = NULL;
+    }
     return sync_parent(log, MK_SYNC_SWAP_PARENT, err);
 }
 

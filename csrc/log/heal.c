@@ -48,6 +48,7 @@ typedef struct aside {
     int64_t dense_offset;
     mk_recovery_point recovery_point;
     mk_log_stats stats;
+    char *kept_tree; /* Owned. */
 } aside;
 
 /* ---- Two sets ---- */
@@ -63,8 +64,10 @@ static void put_aside(mk_log *log, aside *out)
         .dense_offset = log->dense_offset,
         .recovery_point = log->recovery_point,
         .stats = log->stats,
+        .kept_tree = log->kept_tree,
     };
     log->segments = NULL;
+    log->kept_tree = NULL;
     log->segment_count = log->segment_capacity = 0;
     log->log_start_offset = log->log_end_offset = 0;
 }
@@ -95,6 +98,7 @@ static void put_back(mk_log *log, const aside *old)
     log->dense_offset = old->dense_offset;
     log->recovery_point = old->recovery_point;
     log->stats = old->stats;
+    log->kept_tree = old->kept_tree;
 }
 
 /* Give up the set that was put aside. */
@@ -107,6 +111,7 @@ static void drop_aside(mk_log *log, const aside *old)
     log->segment_count = old->count;
     log->segment_capacity = old->capacity;
     put_back(log, &fresh);
+    mk_release(&log->heap, old->kept_tree);
 }
 
 static const mk_segment *find_in(const aside *old, int64_t base_offset)

@@ -36,6 +36,7 @@ static void free_log(mk_log *log)
     mk_mutex_deinit(&log->mutex);
     mk_release(&heap, log->directory);
     mk_release(&heap, log->place);
+    mk_release(&heap, log->kept_tree);
     mk_release(&heap, log);
     mk_env_free(env);
 }
@@ -404,8 +405,8 @@ mk_status mk_log_pin_locked(mk_log *log, mk_segment *segment, mk_error *err)
     if (segment->sealed && log->mapped != MK_MAPPED_NEVER && !log->read_only) {
         flags = MK_OPEN_MAPPED;
     }
-    status =
-        mk_segment_log_path(segment, log->directory, path, sizeof path, err);
+    status = mk_segment_log_path(segment, mk_log_tree_locked(log), path,
+                                 sizeof path, err);
     if (status != MK_OK) return status;
     return mk_file_cache_pin(&log->files, &segment->log, path, flags, err);
 }
@@ -499,17 +500,17 @@ static void bound_index_memory(mk_log *log, const mk_segment *keep)
 mk_status mk_log_load_indexes_locked(mk_log *log, mk_segment *segment,
                                      mk_error *err)
 {
+    const char *tree = mk_log_tree_locked(log);
     mk_status status;
 
     segment->last_use = ++log->use_count;
     if (MK_LIKELY(segment->indexes_loaded)) return MK_OK;
-    status = mk_segment_load_indexes(segment, log->vfs, log->directory, err);
+    status = mk_segment_load_indexes(segment, log->vfs, tree, err);
     if (status == MK_CORRUPT_INDEX) {
         status = mk_log_rebuild_indexes_locked(log, segment, true, err);
         if (status == MK_OK && !log->read_only) {
             /* A cache that can't be written is rebuilt the next time. */
-            (void)!mk_segment_write_indexes(segment, log->vfs, log->directory,
-                                            NULL);
+            (void)!mk_segment_write_indexes(segment, log->vfs, tree, NULL);
         }
     }
     if (status == MK_OK) bound_index_memory(log, segment);

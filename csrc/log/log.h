@@ -64,7 +64,9 @@ struct mk_log {
     bool closed;
     mk_status failed;    /* MK_OK, or why the log refuses to change. */
     mk_error failure;    /* ... in full. */
-    bool set_doubted;    /* ... and other segments may be there than these. */
+    bool set_doubted;    /* ... and other segments may be there than these, */
+    char *kept_tree;     /* Owned: ... which have their files here, as a swap
+                            could not be ended or undone; NULL: it was. */
     int64_t cut_offset;  /* ... as batches from here on were being cut off; -1:
                             they were not. */
     int64_t cut_to;      /* The state file says that the end is being cut to
@@ -218,6 +220,12 @@ void mk_log_forget_point_locked(mk_log *log);
  * Errors: IO. */
 MK_NODISCARD mk_status mk_log_drop_suffix_locked(mk_log *log, size_t first,
                                                  mk_error *err);
+
+/* The directory that has the files of the log's segments. */
+static inline const char *mk_log_tree_locked(const mk_log *log)
+{
+    return log->kept_tree != NULL ? log->kept_tree : log->directory;
+}
 
 /* Open and pin a segment's log file. */
 MK_NODISCARD mk_status mk_log_pin_locked(mk_log *log, mk_segment *segment,
