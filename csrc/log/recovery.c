@@ -244,7 +244,8 @@ static mk_status check_segments(recovery *r, mk_error *err)
         status = mk_inventory_settle(log, &r->leftovers, err);
     }
     for (size_t i = 0; status == MK_OK && i + 1 < log->segment_count; i++) {
-        status = mk_segment_recovery_finish(log, log->segments[i], err);
+        status = mk_segment_recovery_finish(log, &r->evidence.state,
+                                            log->segments[i], err);
     }
     return status;
 }
@@ -316,8 +317,8 @@ static mk_status compare_state(recovery *r, mk_error *err)
 }
 
 /* Load the active segment's indexes. Where the recovery point was forgotten,
- * the next opening will read all: it is to find each index as it would make it
- * then, by the interval of today. */
+ * the next opening will read all: it is to find each index in order, as the
+ * state vouches for it. */
 static mk_status load_indexes(recovery *r, mk_error *err)
 {
     mk_log *log = r->log;

@@ -159,14 +159,55 @@ mk_status mk_segment_recovery_check(mk_segment_recovery *r, mk_segment *segment,
     return log->read_only ? MK_OK : fail_damaged(log, segment, *end, err);
 }
 
-mk_status mk_segment_recovery_finish(mk_log *log, mk_segment *segment,
-                                     mk_error *err)
+static void exchange_indexes(mk_segment *a, mk_segment *b)
 {
+    mk_offset_index offsets = a->offsets;
+    mk_time_index times = a->times;
+
+    a->offsets = b->offsets;
+    a->times = b->times;
+    b->offsets = offsets;
+    b->times = times;
+}
+
+/* Which batches have entries depends on when the log was closed in between, and
+ * by which settings it grew. Index files that the state vouches for are as good
+ * as what a scan makes of the same log: they stay. */
+static mk_status keep_known_indexes(mk_log *log, const mk_state *state,
+                                    mk_segment *segment, mk_error *err)
+{
+    const mk_segment_facts *facts = mk_state_find(state, segment->base_offset);
+    mk_segment_facts found;
+    mk_segment *known = NULL;
     mk_status status;
+
+    mk_segment_get_facts(segment, &found);
+    if (facts == NULL || !mk_segment_facts_same_log(facts, &found)) {
+        return MK_OK;
+    }
+    status = mk_segment_new(&log->heap, segment->base_offset, &known, err);
+    if (status != MK_OK) return status;
+    mk_segment_take_facts(known, facts);
+    known->stage = segment->stage;
+    status = mk_segment_load_indexes(known, log->vfs, log->directory, err);
+    if (status == MK_OK && known->index_files_good) {
+        exchange_indexes(segment, known);
+    }
+    mk_segment_free(known);
+    return status == MK_CORRUPT_INDEX ? MK_OK : status;
+}
+
+mk_status mk_segment_recovery_finish(mk_log *log, const mk_state *state,
+                                     mk_segment *segment, mk_error *err)
+{
+    mk_status status = MK_OK;
 
     if (!segment->indexes_loaded) return MK_OK;
     mk_log_close_idle_file_locked(log, segment);
-    status = mk_segment_finish_times(segment, err);
+    if (!log->read_only) {
+        status = keep_known_indexes(log, state, segment, err);
+    }
+    if (status == MK_OK) status = mk_segment_finish_times(segment, err);
     if (status != MK_OK || log->read_only) return status;
     status = mk_segment_confirm_indexes(segment, log->vfs, log->directory, err);
     if (status != MK_OK || segment->index_files_good) return status;

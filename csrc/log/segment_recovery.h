@@ -32,8 +32,10 @@ MK_NODISCARD mk_status mk_segment_recovery_scan(mk_segment_recovery *r,
                                                 int64_t size, mk_scan_end *end,
                                                 mk_error *err);
 
-/* Complete a sealed segment that was scanned, and write its indexes. */
+/* Complete a sealed segment that was scanned, and write its indexes, but where
+ * the state vouches for those that are there. */
 MK_NODISCARD mk_status mk_segment_recovery_finish(mk_log *log,
+                                                  const mk_state *state,
                                                   mk_segment *segment,
                                                   mk_error *err);
 

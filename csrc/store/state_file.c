@@ -107,14 +107,20 @@ void mk_state_forget(mk_state *state, int64_t first, int64_t end)
     state->facts_count = kept;
 }
 
-bool mk_segment_facts_equal(const mk_segment_facts *a,
-                            const mk_segment_facts *b)
+bool mk_segment_facts_same_log(const mk_segment_facts *a,
+                               const mk_segment_facts *b)
 {
     return a->base_offset == b->base_offset &&
            a->next_offset == b->next_offset && a->log_bytes == b->log_bytes &&
            a->max_timestamp_ms == b->max_timestamp_ms &&
            a->max_timestamp_offset == b->max_timestamp_offset &&
-           a->first_timestamp_ms == b->first_timestamp_ms &&
+           a->first_timestamp_ms == b->first_timestamp_ms;
+}
+
+bool mk_segment_facts_equal(const mk_segment_facts *a,
+                            const mk_segment_facts *b)
+{
+    return mk_segment_facts_same_log(a, b) &&
            a->offset_entries == b->offset_entries &&
            a->time_entries == b->time_entries &&
            a->index_checksum == b->index_checksum;

@@ -24,6 +24,11 @@ typedef struct mk_segment_facts {
     uint32_t index_checksum; /* Of both index files. */
 } mk_segment_facts;
 
+/* Do both say the same of the log, whatever they say of its indexes? */
+bool mk_segment_facts_same_log(const mk_segment_facts *a,
+                               const mk_segment_facts *b);
+
+/* ... and of these, too? */
 bool mk_segment_facts_equal(const mk_segment_facts *a,
                             const mk_segment_facts *b);
 

@@ -220,6 +220,34 @@ static void test_damaged_indexes_are_made_anew(void **state)
 
 /* After a death with no state worth the name, indexes are not believed
  * unseen. */
+/* Which entries there are depends on the setting. Indexes that the state
+ * vouches for stay, also where an opening forgot the recovery point, and the
+ * next one reads all: it has nothing to write. */
+static void test_known_indexes_stay(void **state)
+{
+    log_world *world = *state;
+    FILE *torn;
+
+    make_log(world);
+    close_log(world);
+    torn = fopen(segment_file(world, 3, ".log"), "ab");
+    assert_non_null(torn);
+    assert_int_equal(fputs("torn", torn) >= 0 && fclose(torn) == 0, true);
+    world->options.config.index_interval_bytes = 4096;
+    open_log(world);
+    abandon_log(world);
+    assert_int_equal(file_size(segment_file(world, 0, ".index")), 16);
+    wrap_record(&world->wrap);
+    open_log(world);
+    assert_true(stats_of(world).recovered_bytes > 0);
+    for (size_t i = 0; i < world->wrap.call_count; i++) {
+        assert_int_not_equal(world->wrap.calls[i].kind, WRAP_write);
+        assert_int_not_equal(world->wrap.calls[i].kind, WRAP_rename);
+    }
+    assert_sound(world);
+    assert_int_equal(file_size(segment_file(world, 0, ".index")), 16);
+}
+
 static void test_indexes_without_a_state(void **state)
 {
     log_world *world = *state;
@@ -444,6 +472,7 @@ int main(void)
         log_test(test_a_strange_state_is_not_believed),
         log_test(test_a_state_that_is_no_file),
         log_test(test_damaged_indexes_are_made_anew),
+        log_test(test_known_indexes_stay),
         log_test(test_indexes_without_a_state),
         log_test(test_overlapping_segments),
         log_test(test_gaps_between_segments),
