@@ -380,13 +380,15 @@ mk_status mk_directory_swap_publish_locked(mk_directory_swap *swap,
 
 /* ---- Recovery ---- */
 
-static mk_status use_directory(mk_log *log, const char *path, mk_error *err)
+/* Read the log where it is. */
+static mk_status use_sibling(mk_log *log, mk_sibling sibling, const char *path,
+                             mk_error *err)
 {
-    char *copy = mk_copy_string(&log->heap, path);
+    char **kept = &log->siblings[sibling];
 
-    if (copy == NULL) return mk_fail_memory(err, strlen(path) + 1);
-    mk_release(&log->heap, log->directory);
-    log->directory = copy;
+    if (*kept == NULL) *kept = mk_copy_string(&log->heap, path);
+    if (*kept == NULL) return mk_fail_memory(err, strlen(path) + 1);
+    log->directory = *kept;
     return MK_OK;
 }
 
@@ -471,6 +473,7 @@ mk_status mk_directory_swap_restore(mk_log *log, mk_error *err)
 {
     mk_swap_survey survey;
     const char *tree;
+    mk_sibling sibling;
     mk_swap_choice choice;
     bool plain = false;
     mk_status status = is_plain(log, &plain, err);
@@ -481,8 +484,9 @@ mk_status mk_directory_swap_restore(mk_log *log, mk_error *err)
     choice = mk_swap_decide(&survey).choice;
     if (choice == MK_SWAP_USE_LIVE) return MK_OK;
     if (choice == MK_SWAP_FAIL) return mk_swap_fail(&survey, err);
+    sibling = choice == MK_SWAP_USE_OLD ? MK_SIBLING_OLD : MK_SIBLING_NEW;
     tree = choice == MK_SWAP_USE_OLD ? survey.old.path : survey.fresh.path;
-    return log->read_only ? use_directory(log, tree, err)
+    return log->read_only ? use_sibling(log, sibling, tree, err)
                           : rename_to_live(log, tree, err);
 }
 

@@ -130,10 +130,8 @@ static mk_status set_directory(mk_log *log, const char *directory,
 
     if (status != MK_OK) return status;
     log->place = mk_copy_string(&log->heap, path);
-    log->directory = mk_copy_string(&log->heap, path);
-    return log->place != NULL && log->directory != NULL
-               ? MK_OK
-               : mk_fail_memory(err, sizeof path);
+    log->directory = log->place;
+    return log->place != NULL ? MK_OK : mk_fail_memory(err, sizeof path);
 }
 
 /* An empty active segment may come from an owner who died before its name was

@@ -34,7 +34,8 @@ static void free_log(mk_log *log)
     mk_scratch_deinit(&log->spare);
     mk_condition_deinit(&log->changed);
     mk_mutex_deinit(&log->mutex);
-    mk_release(&heap, log->directory);
+    mk_release(&heap, log->siblings[MK_SIBLING_NEW]);
+    mk_release(&heap, log->siblings[MK_SIBLING_OLD]);
     mk_release(&heap, log->place);
     mk_release(&heap, log->kept_tree);
     mk_release(&heap, log);
@@ -517,25 +518,19 @@ mk_status mk_log_load_indexes_locked(mk_log *log, mk_segment *segment,
     return status;
 }
 
-mk_status mk_log_measure_segment(mk_log *log, const mk_segment *segment,
-                                 int64_t *out, mk_error *err)
+mk_status mk_log_stat_segment(mk_log *log, const mk_segment *segment,
+                              mk_file_stat *out, mk_error *err)
 {
-    mk_file_stat stat;
     char path[MK_PATH_MAX];
     mk_status status;
 
-    *out = 0;
+    *out = (mk_file_stat){.size = 0};
     status =
         mk_segment_log_path(segment, log->directory, path, sizeof path, err);
-    if (status != MK_OK) return status;
-    status = mk_vfs_stat(log->vfs, path, &stat, err);
-    if (status != MK_OK) return status;
-    if (stat.size > INT32_MAX) {
-        return mk_fail_at(err, MK_CORRUPT_SEGMENT, path, INT32_MAX,
-                          "%s is larger than a segment can be", path);
-    }
-    *out = stat.size;
-    return MK_OK;
+    if (status == MK_OK) status = mk_vfs_stat(log->vfs, path, out, err);
+    if (status != MK_OK || out->size <= INT32_MAX) return status;
+    return mk_fail_at(err, MK_CORRUPT_SEGMENT, path, INT32_MAX,
+                      "%s is larger than a segment can be", path);
 }
 
 int64_t mk_log_size_bytes_locked(const mk_log *log)

@@ -40,6 +40,7 @@
 typedef struct mk_sight {
     uint64_t directory_inode;
     mk_file_stat state; /* All zero: there is none. */
+    uint32_t state_end; /* A checksum of its last bytes. */
     uint32_t names;     /* A checksum of those of segments. */
 } mk_sight;
 
@@ -47,8 +48,12 @@ struct mk_log {
     mk_env *env; /* Counted. */
     mk_vfs *vfs; /* Borrowed from env. */
     mk_heap heap;
-    char *place;     /* Owned; absolute: where the log belongs. */
-    char *directory; /* Owned: the same, but for a reader in a swap. */
+    char *place;       /* Owned; absolute: where the log belongs. */
+    char *siblings[2]; /* Owned; by mk_sibling: paths beside it, NULL until a
+                          reader uses them. They last as long as the log does:
+                          files are named without the mutex, too. */
+    const char *_Atomic directory; /* Borrowed: the place, but for a reader in a
+                                      swap. */
     mk_config config;
     mk_clock clock;
     mk_mapping mapped;
@@ -255,11 +260,24 @@ MK_NODISCARD mk_status mk_log_write_indexes_locked(mk_log *log,
                                                    mk_segment *segment,
                                                    mk_error *err);
 
+/* Look at a segment's log file. CORRUPT_SEGMENT: it is larger than one can be.
+ */
+MK_NODISCARD mk_status mk_log_stat_segment(mk_log *log,
+                                           const mk_segment *segment,
+                                           mk_file_stat *out, mk_error *err);
+
 /* The size of a segment's log file. CORRUPT_SEGMENT: a segment can't be as
  * large as that. */
-MK_NODISCARD mk_status mk_log_measure_segment(mk_log *log,
-                                              const mk_segment *segment,
-                                              int64_t *out, mk_error *err);
+MK_NODISCARD static inline mk_status
+mk_log_measure_segment(mk_log *log, const mk_segment *segment, int64_t *out,
+                       mk_error *err)
+{
+    mk_file_stat stat;
+    mk_status status = mk_log_stat_segment(log, segment, &stat, err);
+
+    *out = status == MK_OK ? stat.size : 0;
+    return status;
+}
 
 /* Sum of all segments' sizes. */
 int64_t mk_log_size_bytes_locked(const mk_log *log);

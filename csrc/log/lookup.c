@@ -12,6 +12,8 @@
 
 #include "base/poison.h"
 
+#define LOOKS 64 /* Of a reader, at a log that does not stand still. */
+
 /* Where may the first record at or after the time be? -1: nowhere. */
 static mk_status find_start_locked(mk_log *log, int64_t timestamp_ms,
                                    int64_t *out, mk_error *err)
@@ -40,12 +42,13 @@ static mk_status find_start_locked(mk_log *log, int64_t timestamp_ms,
     return MK_OK;
 }
 
-mk_status mk_log_find_time(mk_log *log, int64_t timestamp_ms, int64_t *offset,
+static mk_status find_time(mk_log *log, int64_t timestamp_ms, int64_t *offset,
                            int64_t *found_ms, mk_error *err)
 {
     mk_cursor *cursor = NULL;
     mk_record_view view;
     int64_t start = -1;
+    uint64_t generation;
     mk_status status;
 
     *offset = *found_ms = -1;
@@ -53,8 +56,9 @@ mk_status mk_log_find_time(mk_log *log, int64_t timestamp_ms, int64_t *offset,
     status = mk_log_check_open_locked(log, err);
     if (status == MK_OK) {
         do {
+            generation = log->generation;
             status = find_start_locked(log, timestamp_ms, &start, err);
-        } while (mk_log_was_outdated_locked(log, status));
+        } while (mk_log_was_outdated_locked(log, generation, status));
     }
     mk_mutex_unlock(&log->mutex);
     if (status != MK_OK) return status;
@@ -101,7 +105,7 @@ static mk_status find_greatest(mk_log *log, int64_t *greatest_ms,
     return status;
 }
 
-mk_status mk_log_find_max_time(mk_log *log, int64_t *offset, int64_t *found_ms,
+static mk_status find_max_time(mk_log *log, int64_t *offset, int64_t *found_ms,
                                mk_error *err)
 {
     int64_t greatest_ms, from, to;
@@ -128,5 +132,51 @@ mk_status mk_log_find_max_time(mk_log *log, int64_t *offset, int64_t *found_ms,
     }
     if (status != MK_OK) return status;
     if (greatest_ms < 0) return MK_END;
-    return mk_log_find_time(log, greatest_ms, offset, found_ms, err);
+    return find_time(log, greatest_ms, offset, found_ms, err);
+}
+
+/* ---- Public functions ---- */
+
+/* Has a writer changed a reader's log since `*generation`? */
+static bool has_changed(mk_log *log, uint64_t *generation)
+{
+    uint64_t before = *generation;
+
+    mk_mutex_lock(&log->mutex);
+    mk_log_notice_locked(log);
+    *generation = log->generation;
+    mk_mutex_unlock(&log->mutex);
+    return *generation != before;
+}
+
+/* What a reader finds by indexes and facts of one moment and by records of a
+ * later one need not be right for either: it looks again. */
+mk_status mk_log_find_time(mk_log *log, int64_t timestamp_ms, int64_t *offset,
+                           int64_t *found_ms, mk_error *err)
+{
+    uint64_t generation = 0;
+    mk_status status;
+    int looks = 0;
+
+    if (log->read_only) (void)has_changed(log, &generation);
+    do {
+        status = find_time(log, timestamp_ms, offset, found_ms, err);
+    } while (log->read_only && ++looks < LOOKS &&
+             has_changed(log, &generation));
+    return status;
+}
+
+mk_status mk_log_find_max_time(mk_log *log, int64_t *offset, int64_t *found_ms,
+                               mk_error *err)
+{
+    uint64_t generation = 0;
+    mk_status status;
+    int looks = 0;
+
+    if (log->read_only) (void)has_changed(log, &generation);
+    do {
+        status = find_max_time(log, offset, found_ms, err);
+    } while (log->read_only && ++looks < LOOKS &&
+             has_changed(log, &generation));
+    return status;
 }

@@ -334,9 +334,10 @@ static mk_status load_indexes(recovery *r, mk_error *err)
         mk_segment *segment = log->segments[--i];
 
         if (segment->indexes_loaded) continue; /* It was read, and finished. */
-        status = mk_log_rebuild_indexes_locked(log, segment, true, err);
+        status = mk_log_load_indexes_locked(log, segment, err);
         if (status == MK_OK) {
-            status = mk_segment_recovery_finish(log, segment, err);
+            status = mk_segment_recovery_finish(log, &r->evidence.state,
+                                                segment, err);
         }
     }
     return status;
@@ -449,6 +450,28 @@ mk_status mk_log_recover(mk_log *log, const mk_progress *progress,
     }
 }
 
+/* How large is the file of a reader's last segment? One that is no longer the
+ * open one, as who opened the log for writing put a copy in its place, does not
+ * grow: that is NOT_FOUND, as is one that is shorter than it was. */
+static mk_status measure_active(mk_log *log, const mk_segment *active,
+                                int64_t *out, mk_error *err)
+{
+    mk_file_stat named, open;
+    mk_status status = mk_log_stat_segment(log, active, &named, err);
+
+    if (status != MK_OK) return status;
+    *out = named.size;
+    if (named.size < active->log_bytes) {
+        return mk_fail_at(err, MK_NOT_FOUND, log->directory, named.size,
+                          "the end of %s was cut off", log->directory);
+    }
+    if (active->log.file == NULL) return MK_OK;
+    status = mk_file_stat_open(active->log.file, &open, err);
+    if (status != MK_OK || open.inode == named.inode) return status;
+    return mk_fail_at(err, MK_NOT_FOUND, log->directory, -1,
+                      "the end of %s was replaced", log->directory);
+}
+
 mk_status mk_log_follow_locked(mk_log *log, mk_error *err)
 {
     mk_evidence evidence = {.state = {.dense_offset = log->dense_offset}};
@@ -465,11 +488,7 @@ mk_status mk_log_follow_locked(mk_log *log, mk_error *err)
 
     /* Nobody appends there, and its file may be shorter than it should be. */
     if (log->stats.ends_early) return MK_OK;
-    status = mk_log_measure_segment(log, active, &size, err);
-    if (status == MK_OK && size < active->log_bytes) {
-        status = mk_fail_at(err, MK_NOT_FOUND, log->directory, size,
-                            "the end of %s was cut off", log->directory);
-    }
+    status = measure_active(log, active, &size, err);
     if (status != MK_OK || size == active->log_bytes) return status;
     mk_scratch_init(&r.scratch, &log->heap);
     status = mk_segment_recovery_scan(&r, active, size, &end, err);

@@ -11,6 +11,7 @@
 
 #define TRIES         64
 #define TRIES_MISSING 8
+#define STATE_END     16 /* Bytes: all of its checksum. */
 
 /* ---- What is seen ---- */
 
@@ -32,18 +33,44 @@ static mk_status look_at_names(mk_log *log, uint32_t *out, mk_error *err)
     return MK_OK;
 }
 
-static mk_status look_at_state(mk_log *log, mk_file_stat *out, mk_error *err)
+static mk_status look_into_state(mk_log *log, mk_file *file, mk_sight *out,
+                                 mk_error *err)
+{
+    mk_scratch scratch;
+    mk_span end;
+    int64_t position;
+    mk_status status = mk_file_stat_open(file, &out->state, err);
+
+    if (status != MK_OK) return status;
+    position = out->state.size - STATE_END;
+    if (position < 0) position = 0;
+    mk_scratch_init(&scratch, &log->heap);
+    status = mk_file_view(file, &scratch, position,
+                          (size_t)(out->state.size - position), &end, err);
+    if (status == MK_OK) out->state_end = mk_crc32c(0, end.data, end.size);
+    mk_scratch_deinit(&scratch);
+    return status;
+}
+
+/* Written twice within a tick of the file system's clock, the state may have
+ * the number and the time of the file before the last; hence its checksum,
+ * which stands at its end. */
+static mk_status look_at_state(mk_log *log, mk_sight *out, mk_error *err)
 {
     char path[MK_PATH_MAX];
+    mk_file *file;
     mk_status status;
 
+    out->state = (mk_file_stat){0};
+    out->state_end = 0;
     status =
         mk_name_join(path, sizeof path, log->directory, MK_NAME_STATE, err);
     if (status != MK_OK) return status;
-    status = mk_vfs_stat(log->vfs, path, out, err);
-    if (status != MK_NOT_FOUND) return status;
-    *out = (mk_file_stat){0};
-    return MK_OK;
+    status = mk_file_open(log->vfs, path, 0, &file, err);
+    if (status != MK_OK) return status == MK_NOT_FOUND ? MK_OK : status;
+    status = look_into_state(log, file, out, err);
+    (void)mk_file_close(file, NULL); /* It was only read. */
+    return status;
 }
 
 static mk_status look(mk_log *log, mk_sight *out, mk_error *err)
@@ -58,21 +85,23 @@ static mk_status look(mk_log *log, mk_sight *out, mk_error *err)
                              log->directory);
     }
     out->directory_inode = stat.inode;
-    status = look_at_state(log, &out->state, err);
+    status = look_at_state(log, out, err);
     if (status != MK_OK) return status;
     return look_at_names(log, &out->names, err);
 }
 
-static bool is_same_state(const mk_file_stat *a, const mk_file_stat *b)
+static bool is_same_state(const mk_sight *a, const mk_sight *b)
 {
-    return a->inode == b->inode && a->size == b->size &&
-           a->mtime_ms == b->mtime_ms && a->mtime_ns == b->mtime_ns;
+    return a->state.inode == b->state.inode && a->state.size == b->state.size &&
+           a->state.mtime_ms == b->state.mtime_ms &&
+           a->state.mtime_ns == b->state.mtime_ns &&
+           a->state_end == b->state_end;
 }
 
 static bool is_same(const mk_sight *a, const mk_sight *b)
 {
     return a->directory_inode == b->directory_inode && a->names == b->names &&
-           is_same_state(&a->state, &b->state);
+           is_same_state(a, b);
 }
 
 /* ---- Reading ---- */
@@ -80,11 +109,7 @@ static bool is_same(const mk_sight *a, const mk_sight *b)
 /* Begin at the log's own place: a swap that was read around may be over. */
 static mk_status find_tree(mk_log *log, mk_error *err)
 {
-    char *copy = mk_copy_string(&log->heap, log->place);
-
-    if (copy == NULL) return mk_fail_memory(err, strlen(log->place) + 1);
-    mk_release(&log->heap, log->directory);
-    log->directory = copy;
+    log->directory = log->place;
     return mk_directory_swap_restore(log, err);
 }
 
@@ -212,12 +237,12 @@ static mk_status read_again(mk_log *log, mk_error *err)
 static mk_status follow(mk_log *log, mk_error *err)
 {
     int64_t end = log->log_end_offset;
-    mk_file_stat state;
+    mk_sight sight;
     mk_status status = mk_log_follow_locked(log, err);
 
     if (status == MK_OK && log->log_end_offset != end) {
-        status = look_at_state(log, &state, err);
-        if (status == MK_OK && !is_same_state(&state, &log->sight.state)) {
+        status = look_at_state(log, &sight, err);
+        if (status == MK_OK && !is_same_state(&sight, &log->sight)) {
             status = MK_NOT_FOUND;
         }
     }
@@ -246,21 +271,20 @@ mk_status mk_log_refresh_locked(mk_log *log, mk_error *err)
 
 void mk_log_notice_locked(mk_log *log)
 {
-    mk_file_stat state;
+    mk_sight sight;
 
     if (!log->read_only || mk_log_check_open_locked(log, NULL) != MK_OK) return;
-    if (look_at_state(log, &state, NULL) == MK_OK &&
-        is_same_state(&state, &log->sight.state)) {
+    if (look_at_state(log, &sight, NULL) == MK_OK &&
+        is_same_state(&sight, &log->sight)) {
         return;
     }
     /* Without success it is read on as it was known. */
     (void)!mk_log_refresh_locked(log, NULL);
 }
 
-bool mk_log_was_outdated_locked(mk_log *log, mk_status status)
+bool mk_log_was_outdated_locked(mk_log *log, uint64_t generation,
+                                mk_status status)
 {
-    uint64_t generation = log->generation;
-
     if (!log->read_only || !may_be_misled(status)) return false;
     return mk_log_check_open_locked(log, NULL) == MK_OK &&
            mk_log_refresh_locked(log, NULL) == MK_OK &&

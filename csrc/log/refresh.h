@@ -22,11 +22,13 @@ MK_NODISCARD mk_status mk_log_read_directory(mk_log *log,
 MK_NODISCARD mk_status mk_log_refresh_locked(mk_log *log, mk_error *err);
 
 /* The same if the state file is not the one that was seen: it is written anew
- * for all that a writer does but appending. That costs one stat. */
+ * for all that a writer does but appending. */
 void mk_log_notice_locked(mk_log *log);
 
-/* Was an operation that failed with `status` misled by an old view of the
- * directory? Then the log has been refreshed: begin again. */
-bool mk_log_was_outdated_locked(mk_log *log, mk_status status);
+/* Was an operation that failed with `status`, and began with what was known in
+ * `generation`, misled by an old view of the directory? Then the log has been
+ * refreshed, by this call or another thread: begin again. */
+bool mk_log_was_outdated_locked(mk_log *log, uint64_t generation,
+                                mk_status status);
 
 #endif /* MK_LOG_REFRESH_H */

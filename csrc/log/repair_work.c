@@ -28,8 +28,9 @@ static mk_status new_probe(mk_repair_work *work, const char *directory,
     status = mk_vfs_resolve(work->vfs, directory, path, sizeof path, err);
     if (status != MK_OK) return status;
     memcpy(work->directory, path, sizeof path);
-    probe->directory = mk_copy_string(&probe->heap, path);
-    return probe->directory != NULL ? MK_OK : mk_fail_memory(err, sizeof path);
+    probe->place = mk_copy_string(&probe->heap, path);
+    probe->directory = probe->place;
+    return probe->place != NULL ? MK_OK : mk_fail_memory(err, sizeof path);
 }
 
 /* Take the lock of a directory. Who only plans makes no lock. */
@@ -137,8 +138,8 @@ static mk_status use_tree(mk_repair_work *work, mk_swap_tree *tree,
     char *path = mk_copy_string(&work->env->heap, tree->path);
 
     if (path == NULL) return mk_fail_memory(err, sizeof tree->path);
-    mk_release(&work->env->heap, work->probe->directory);
-    work->probe->directory = path;
+    mk_release(&work->env->heap, work->probe->place);
+    work->probe->directory = work->probe->place = path;
     work->chosen = tree;
     work->moves = tree != &survey->live;
     memcpy(work->root, tree->path, sizeof work->root);
@@ -251,6 +252,6 @@ void mk_repair_work_deinit(mk_repair_work *work)
         mk_segment_free(probe->segments[i]);
     }
     mk_release(&heap, probe->segments);
-    mk_release(&heap, probe->directory);
+    mk_release(&heap, probe->place);
     mk_release(&heap, probe);
 }

@@ -460,18 +460,21 @@ static mk_status look_anew(mk_verify *verify, uint64_t *generation,
 }
 
 /* What a reader finds counts if the directory stood still meanwhile; else it
- * looks again. */
+ * looks again. Between the two renames of a swap it is not there. */
 static mk_status check_files(mk_verify *verify, mk_error *err)
 {
     size_t before = verify->out->count;
     uint64_t seen, now;
     mk_status status = look_anew(verify, &seen, err);
 
-    if (status == MK_OK) status = check_state(verify, err);
+    if (status != MK_OK) return status;
+    status = check_state(verify, err);
     if (status == MK_OK) status = check_names(verify, err);
-    if (status == MK_OK && verify->log->read_only) {
-        status = look_anew(verify, &now, err);
-        if (status == MK_OK && now != seen) {
+    if (verify->log->read_only && (status == MK_OK || status == MK_NOT_FOUND)) {
+        mk_status looked = look_anew(verify, &now, err);
+
+        if (looked != MK_OK) return looked;
+        if (status != MK_OK || now != seen) {
             mk_findings_cut(verify->out, before);
             if (verify->file_looks_left-- > 0) return MK_OK;
         }
@@ -488,7 +491,10 @@ mk_status mk_verify_begin(mk_verify *verify, mk_log *log, mk_findings *out,
     mk_status status;
 
     *verify = (mk_verify){
-        .out = out, .phase = MK_VERIFY_SEGMENTS, .file_looks_left = FILE_LOOKS};
+        .out = out,
+        .phase = MK_VERIFY_SEGMENTS,
+        .file_looks_left = FILE_LOOKS,
+    };
     mk_mutex_lock(&log->mutex);
     status = mk_log_check_open_locked(log, err);
     if (status == MK_OK) status = mk_log_refresh_locked(log, err);

@@ -416,10 +416,13 @@ mk_status mk_walk_next(mk_walk *walk, const uint8_t **bytes, mk_error *err)
     bool again;
 
     do {
+        uint64_t generation =
+            walk->segment == NULL ? log->generation : walk->generation;
+
         status = next_batch(walk, bytes, err);
         if (MK_LIKELY(status == MK_OK) || !log->read_only) return status;
         mk_mutex_lock(&log->mutex);
-        again = mk_log_was_outdated_locked(log, status);
+        again = mk_log_was_outdated_locked(log, generation, status);
         if (again) mk_walk_leave_locked(walk);
         mk_mutex_unlock(&log->mutex);
     } while (again);
@@ -461,13 +464,16 @@ mk_status mk_walk_check_range_locked(const mk_walk *walk, int64_t offset,
 
 mk_status mk_walk_go_locked(mk_walk *walk, int64_t offset, mk_error *err)
 {
+    mk_log *log = walk->log;
+    uint64_t generation;
     mk_status status = mk_walk_check_range_locked(walk, offset, err);
 
     if (status != MK_OK) return status;
     walk->next_offset = offset;
     do {
+        generation = log->generation;
         status = find_locked(walk, err);
-    } while (mk_log_was_outdated_locked(walk->log, status));
+    } while (mk_log_was_outdated_locked(log, generation, status));
     if (status != MK_END) return status;
     mk_walk_leave_locked(walk);
     walk->next_offset = offset;

@@ -216,6 +216,82 @@ static void test_a_truncation_cut_short(void **state)
     }
 }
 
+/* The last segment's file may be a copy's, too. Who opens the log for writing
+ * puts another in its place then, and a reader follows that one. */
+static void test_a_file_that_is_replaced(void **state)
+{
+    log_world *world = *state;
+    const char *elsewhere = path_of(world->disk, "elsewhere.log");
+    char path[512];
+    mk_log_info info;
+    beside b;
+
+    open_log(world);
+    fill(world, "a=0 b=1 a=2");
+    reopen_after_death(world);
+    b = read_some(world, 3);
+    abandon_log(world);
+    mk_log_segment_path(b.reader, 0, path, sizeof path);
+    assert_int_equal(link(path, elsewhere), 0);
+    open_log(world); /* There is nothing new for the state. */
+    fill(world, "g=3");
+    assert_ok(world, mk_log_refresh(b.reader, &world->err));
+    assert_ok(world, mk_log_get_info(b.reader, &info, &world->err));
+    assert_int_equal(info.log_end_offset, 4);
+    assert_int_equal(go_on(&b), MK_END);
+    assert_string_equal(world->told, "3:g=3 ");
+    stop_reading(&b);
+}
+
+/* Give `path` the inode and the time that `old` has, as a file system may that
+ * gives numbers out again and counts time in ticks. */
+static void disguise(const char *path, const char *old)
+{
+    uint8_t bytes[1024];
+    struct stat native;
+    struct timespec times[2];
+    int from = open(path, O_RDONLY), to = open(old, O_WRONLY);
+    ssize_t size;
+
+    assert_true(from >= 0 && to >= 0);
+    size = read(from, bytes, sizeof bytes);
+    assert_int_equal(fstat(to, &native), 0);
+    assert_int_equal(size, native.st_size);
+    assert_int_equal(write(to, bytes, (size_t)size), size);
+    times[0] = native.st_atim;
+    times[1] = native.st_mtim;
+    assert_int_equal(futimens(to, times), 0);
+    close(from);
+    close(to);
+    assert_int_equal(rename(old, path), 0);
+}
+
+/* Written twice, the state is not what it was, though its file looks so. */
+static void test_a_state_that_looks_the_same(void **state)
+{
+    log_world *world = *state;
+    const char *old = path_of(world->disk, "old");
+    const char *path = path_of(world->disk, "t-0/minikafka.state");
+    mk_log_info info;
+    beside b;
+
+    open_log(world);
+    fill(world, "a=0 b=1 a=2 b=3 c=4");
+    assert_ok(world, mk_log_delete_records(world->log, 1, &world->err));
+    b = (beside){.world = world};
+    world->options.read_only = true;
+    assert_ok(world, mk_log_open(world->where, &world->options, &b.reader,
+                                 &world->err));
+    assert_int_equal(link(path, old), 0);
+    assert_ok(world, mk_log_delete_records(world->log, 2, &world->err));
+    assert_ok(world, mk_log_delete_records(world->log, 3, &world->err));
+    disguise(path, old);
+    assert_ok(world, mk_log_refresh(b.reader, &world->err));
+    assert_ok(world, mk_log_get_info(b.reader, &info, &world->err));
+    assert_int_equal(info.log_start_offset, 3);
+    stop_reading(&b);
+}
+
 /* Lookups, too, find their way through a compaction. */
 static void test_lookups_of_a_reader(void **state)
 {
@@ -394,6 +470,8 @@ int main(void)
         log_test(test_a_removal_under_a_reader),
         log_test(test_a_truncation_under_a_reader),
         log_test(test_a_truncation_cut_short),
+        log_test(test_a_file_that_is_replaced),
+        log_test(test_a_state_that_looks_the_same),
         log_test(test_lookups_of_a_reader),
         log_test(test_a_change_in_the_midst_of_looking),
     };

@@ -149,6 +149,12 @@ static inline mk_status do_cut_sealed(busy_log *w)
     return status == MK_OK ? append_to(w, "cut", "2") : status;
 }
 
+/* The end grows again later, if another change follows. */
+static inline mk_status do_cut(busy_log *w)
+{
+    return mk_log_truncate_to(w->log, 6, &w->err);
+}
+
 static inline mk_status do_cut_last(busy_log *w)
 {
     mk_status status = mk_log_truncate_to(w->log, 6, &w->err);
@@ -187,9 +193,9 @@ static inline mk_status do_flush(busy_log *w)
 }
 
 static mk_status (*const changes[])(busy_log *) = {
-    do_append,     do_roll,        do_compact,       do_delete,
-    do_delete_all, do_cut_sealed,  do_cut_last,      do_cut_all,
-    do_flush,      do_refill_last, do_refill_sealed,
+    do_append,     do_roll,       do_compact,     do_delete,
+    do_delete_all, do_cut_sealed, do_cut,         do_cut_last,
+    do_cut_all,    do_flush,      do_refill_last, do_refill_sealed,
 };
 
 #define CHANGE_COUNT (sizeof changes / sizeof changes[0])
