@@ -192,6 +192,44 @@ describe("the environment", function()
     end
   end)
 
+  it("changes no file that has another name elsewhere", function()
+    local names = { "minikafka.lock", "minikafka.reserve", "minikafka.state", "minikafka.state.tmp",
+      "minikafka.unproven", "minikafka.swap", "minikafka.rewrite" }
+    for _, suffix in ipairs { "log", "index", "timeindex" } do
+      for _, base in ipairs { 0, 20, 21, 22 } do
+        names[#names + 1] = ("%020d.%s"):format(base, suffix)
+      end
+    end
+    for _, content in ipairs { "precious", "" } do
+      for _, name in ipairs(names) do
+        for _, closed in ipairs { true, false } do
+          local dir, precious = tmp.path(), tmp.path()
+          local path = dir .. "/" .. name
+          local log = open({ index_interval_bytes = 1 }, dir)
+          fill(log, 20)
+          log:roll()
+          fill(log, 1)
+          if closed then log:close() end
+          os.remove(path)
+          tmp.write(precious, content)
+          assert(os.execute("ln " .. tmp.quote(precious) .. " " .. tmp.quote(path)))
+          if closed then
+            local opened, again = pcall(open, {}, dir)
+            log = opened and again or log
+          end
+          for _, act in ipairs { "roll", "flush", "close" } do
+            pcall(fill, log, 1)
+            pcall(log[act], log)
+          end
+          pcall(function() open({}, dir):close() end)
+          if name ~= "minikafka.lock" or content ~= "" then
+            assert.equal(content, tmp.read(precious), name)
+          end
+        end
+      end
+    end
+  end)
+
   it("B81: what was appended survives every way to end", function()
     for _, ending in ipairs { "os.exit(0)", "os.exit(0, true)",
       "error('uncaught')", "os.execute('kill -TERM ' .. pid)",

@@ -218,7 +218,8 @@ static unsigned write_flags(const mk_log *log)
                                           : MK_OPEN_WRITE | MK_OPEN_MAPPED;
 }
 
-/* Create a file. An empty one that a failed attempt left serves as well. */
+/* Create a file. An empty one that a failed attempt left serves as well, if it
+ * has no other name. */
 static mk_status open_fresh(mk_log *log, const char *path, mk_file **out,
                             mk_error *err)
 {
@@ -228,7 +229,7 @@ static mk_status open_fresh(mk_log *log, const char *path, mk_file **out,
 
     if (status != MK_OK) return status;
     status = mk_file_stat_open(*out, &stat, err);
-    if (status == MK_OK && stat.size == 0) return MK_OK;
+    if (status == MK_OK && stat.size == 0 && stat.links < 2) return MK_OK;
     if (status != MK_OK) {
         /* Is it ours to remove? Nothing may be appended beyond it. */
         mk_log_refuse_locked(log, err);

@@ -26,6 +26,7 @@
 
 #define SESSION_SIZE 4096u /* The page of which the first word counts. */
 #define LOCK_TRIES   8
+#define HOLDER_MAX   201 /* Bytes of a lock that are looked at. */
 
 typedef struct posix_disk {
     mk_vfs base;
@@ -396,7 +397,7 @@ static mk_status posix_resolve(mk_vfs *vfs, const char *path, char *out,
 static mk_status fail_locked(const mk_posix_file *file, const char *own,
                              mk_error *err)
 {
-    char holder[201];
+    char holder[HOLDER_MAX];
     ssize_t size = pread(file->fd, holder, sizeof holder - 1, 0);
     size_t end = 0;
 
@@ -424,6 +425,32 @@ static mk_status lock_file(mk_posix_file *file, const char *holder,
         return fail_locked(file, holder, err);
     }
     return mk_fail_errno(err, errno, file->path, "cannot lock %s", file->path);
+}
+
+/* A file that has another name, too, may be anybody's. It is a lock if what it
+ * holds begins as what is written there, "process"; or with a zero, as a loss
+ * of power may leave it. */
+static mk_status check_links(const mk_posix_file *file, const char *holder,
+                             mk_error *err)
+{
+    size_t word = strcspn(holder, " ");
+    char text[HOLDER_MAX];
+    struct stat native;
+
+    if (fstat(file->fd, &native) != 0) {
+        return mk_fail_errno(err, errno, file->path, "cannot stat %s",
+                             file->path);
+    }
+    if (native.st_nlink < 2 || native.st_size == 0) return MK_OK;
+    if (word < sizeof text && native.st_size < HOLDER_MAX &&
+        pread(file->fd, text, word, 0) == (ssize_t)word &&
+        (text[0] == '\0' || memcmp(text, holder, word) == 0)) {
+        return MK_OK;
+    }
+    return mk_fail_errno(err, EMLINK, file->path,
+                         "%s is also a name of a file elsewhere that is no "
+                         "lock; it is left alone: remove that name",
+                         file->path);
 }
 
 /* The old text goes last: overwriting needs no room on a full disk. Where there
@@ -464,6 +491,7 @@ static mk_status posix_lock(mk_vfs *vfs, const char *path, const char *holder,
                                err);
         if (status != MK_OK) return status;
         status = lock_file(file, holder, err);
+        if (status == MK_OK) status = check_links(file, holder, err);
         if (status == MK_OK) status = write_holder(file, holder, err);
         if (status == MK_OK && is_current(file)) {
             *out = &file->base;

@@ -15,8 +15,11 @@ mk_status mk_reserve_keep(mk_vfs *vfs, const char *directory, int64_t size,
 
     status = mk_name_join(path, sizeof path, directory, MK_NAME_RESERVE, err);
     if (status != MK_OK) return status;
-    if (mk_vfs_stat(vfs, path, &stat, NULL) == MK_OK && stat.size >= size) {
-        return MK_OK;
+    if (mk_vfs_stat(vfs, path, &stat, NULL) == MK_OK) {
+        if (stat.size >= size) return MK_OK;
+        /* One with another name may be anybody's. */
+        if (stat.links > 1) status = mk_vfs_unlink(vfs, path, err);
+        if (status != MK_OK) return status;
     }
     status =
         mk_file_open(vfs, path, MK_OPEN_WRITE | MK_OPEN_CREATE, &file, err);

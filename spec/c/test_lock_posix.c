@@ -113,6 +113,27 @@ static void test_lock_needs_a_file(void **state)
         MK_NOT_FOUND);
 }
 
+/* A name of somebody else's file is no lock; a lock may have several names. */
+static void test_lock_leaves_others_files_alone(void **state)
+{
+    posix_world *world = *state;
+    mk_file *file;
+    mk_error err;
+
+    put_file(world, "precious", "precious", 8);
+    assert_int_equal(link(path_of(world, "precious"), path_of(world, "lock")),
+                     0);
+    assert_int_equal(mk_vfs_lock(world->vfs, path_of(world, "lock"),
+                                 "process 1", &file, &err),
+                     MK_IO);
+    assert_int_equal(err.os_errno, EMLINK);
+    assert_content(world, "precious", "precious");
+    close_file(lock(world, path_of(world, "own"), "process 2"));
+    assert_int_equal(link(path_of(world, "own"), path_of(world, "twin")), 0);
+    close_file(lock(world, path_of(world, "twin"), "process 33"));
+    assert_content(world, "own", "process 33");
+}
+
 /* Where one may not write, locking fails and leaves nothing half-made. */
 static void test_lock_in_a_forbidden_directory(void **state)
 {
@@ -302,6 +323,7 @@ int main(void)
         TEST(test_lock_follows_the_inode),
         TEST(test_lock_tolerates_any_text),
         TEST(test_lock_needs_a_file),
+        TEST(test_lock_leaves_others_files_alone),
         TEST(test_lock_in_a_forbidden_directory),
         TEST(test_lock_dies_with_its_holder),
         TEST(test_fork_leaves_the_lock_with_the_parent),
