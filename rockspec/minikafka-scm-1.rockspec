@@ -70,6 +70,7 @@ build = {
         "csrc/log/leftovers.c",
         "csrc/log/renew.c",
         "csrc/log/bounds.c",
+        "csrc/log/segment_indexes.c",
         "csrc/log/segment_recovery.c",
         "csrc/log/recovery.c",
         "csrc/log/refresh.c",

@@ -263,3 +263,38 @@ describe("an old time", function()
     log:close()
   end)
 end)
+
+describe("an index", function()
+  -- Counting starts again with each opening, as Kafka has it: what is made anew
+  -- has other entries.
+  it("that was lost is made anew once", function()
+    local disk = minikafka.SimDisk()
+    local options = { io = disk, index_interval_bytes = 0 }
+    local function look(expected)
+      local log = open("/logs/t-0", options)
+      local path, changes = log.segments[1].path:gsub("log$", "index"), 0
+      disk:trace(function(event)
+        if event.op == "write" and event.path == path then
+          changes = changes + 1
+        end
+      end)
+      assert.equal(7, log:fetch(7, 1)[1].offset)
+      disk:trace(nil)
+      assert.equal(expected, changes)
+      log:close()
+      return path
+    end
+    local log = open("/logs/t-0", options)
+    put(log, 0, 4)
+    log:close()
+    log = open("/logs/t-0", options)
+    put(log, 5, 9)
+    log:roll()
+    put(log, 10, 10)
+    log:close()
+    local path = look(0)
+    disk:damage(path, { cut = 0 })
+    look(1)
+    look(0)
+  end)
+end)

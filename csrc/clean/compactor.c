@@ -512,7 +512,7 @@ mk_status mk_compactor_publish_locked(mk_compactor *compactor,
     if (status == MK_OK) status = describe(compactor, result, err);
     if (status != MK_OK) return status;
     for (size_t i = 0; i < compactor->output_count; i++) {
-        compactor->outputs[i]->id = ++log->last_segment_id;
+        mk_log_number_segment_locked(log, compactor->outputs[i]);
     }
     status = mk_directory_swap_publish_locked(
         &compactor->swap, compactor->outputs, compactor->output_count,

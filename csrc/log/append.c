@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "log/segment_indexes.h"
 
 #include "base/poison.h"
 
@@ -331,6 +332,7 @@ mk_status mk_log_open_active_locked(mk_log *log, int64_t now_ms, mk_error *err)
     active->sealed = false;
     active->created_ms = now_ms;
     active->jitter_ms = draw_jitter(log);
+    active->bytes_since_entry = 0; /* As Kafka counts. */
     mk_file_cache_adopt(&log->files, &active->log, file);
     return MK_OK;
 }
@@ -440,9 +442,8 @@ static mk_status must_roll(const mk_log *log, const mk_batch *batch,
 {
     const mk_config *config = &log->config;
     const mk_segment *active = mk_log_active_locked(log);
-    size_t offsets_max =
-        (size_t)config->segment_index_bytes / MK_OFFSET_ENTRY_SIZE;
-    size_t times_max = (size_t)config->segment_index_bytes / MK_TIME_ENTRY_SIZE;
+    size_t offsets_max = (size_t)active->index_bytes_max / MK_OFFSET_ENTRY_SIZE;
+    size_t times_max = (size_t)active->index_bytes_max / MK_TIME_ENTRY_SIZE;
 
     *roll = true;
     if (active->log_bytes > config->segment_bytes - batch->size) return MK_OK;
@@ -567,8 +568,7 @@ mk_status mk_log_append_waiting_locked(mk_log *log, mk_waiting *waiting,
     status =
         write_batch(log, waiting->builder.bytes, size, waiting->in_tail, err);
     if (MK_UNLIKELY(status != MK_OK)) return status;
-    status =
-        mk_segment_note(active, batch, log->config.index_interval_bytes, err);
+    status = mk_segment_note(active, batch, active->index_interval_bytes, err);
     if (MK_UNLIKELY(status != MK_OK)) {
         undo_write(log, err);
         return status;

@@ -1,6 +1,8 @@
 /* copy_end -- taking the end of a log, and writing it down. */
 #include "log/copy_end.h"
 
+#include "log/segment_indexes.h"
+
 #include "base/poison.h"
 
 void mk_copy_part_fill_locked(mk_copy_part *part, const mk_log *log,

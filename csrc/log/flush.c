@@ -9,6 +9,7 @@
 #include "log/flush.h"
 
 #include "base/check.h"
+#include "log/segment_indexes.h"
 #include "log/state_store.h"
 #include "store/unproven_file.h"
 

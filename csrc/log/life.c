@@ -274,7 +274,8 @@ static bool is_at_rest(mk_log *log)
     mk_segment *active = mk_log_active_locked(log);
 
     if (log->state_stale || log->directory_dirty || log->waiting != NULL ||
-        log->recovery_point.offset != log->log_end_offset) {
+        log->recovery_point.offset != log->log_end_offset ||
+        !mk_segment_has_finished_times(active)) {
         return false;
     }
     if (active->index_files_good) return true;

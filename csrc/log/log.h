@@ -205,6 +205,10 @@ static inline mk_segment *mk_log_active_locked(const mk_log *log)
  * base at or before it; 0 if there is none. */
 size_t mk_log_find_segment_locked(const mk_log *log, int64_t offset);
 
+/* Give a segment that becomes part of the log its number, and the settings that
+ * its indexes keep. */
+void mk_log_number_segment_locked(mk_log *log, mk_segment *segment);
+
 /* Add a segment behind all others; the log takes over the reference. */
 MK_NODISCARD mk_status mk_log_add_segment_locked(mk_log *log,
                                                  mk_segment *segment,
@@ -239,26 +243,6 @@ void mk_log_unpin_locked(mk_log *log, mk_segment *segment);
 
 /* Close a segment's log file, unless somebody uses it right now. */
 void mk_log_close_idle_file_locked(mk_log *log, mk_segment *segment);
-
-/* Make sure that a segment's indexes are in memory: from their files, or, where
- * those are missing or damaged, from the log, which is read for it. */
-MK_NODISCARD mk_status mk_log_load_indexes_locked(mk_log *log,
-                                                  mk_segment *segment,
-                                                  mk_error *err);
-
-/* Make them anew in memory, from the log up to where it is in use; `closed`:
- * with the time entry that ends a closed segment. Errors: IO, NO_MEMORY. */
-MK_NODISCARD mk_status mk_log_rebuild_indexes_locked(mk_log *log,
-                                                     mk_segment *segment,
-                                                     bool closed,
-                                                     mk_error *err);
-
-/* Write index entries that a segment's files lack. If the disk is full they go
- * on lacking them: an index is made anew where it is needed. Errors: IO,
- * NO_MEMORY. */
-MK_NODISCARD mk_status mk_log_write_indexes_locked(mk_log *log,
-                                                   mk_segment *segment,
-                                                   mk_error *err);
 
 /* Look at a segment's log file. CORRUPT_SEGMENT: it is larger than one can be.
  */

@@ -21,6 +21,7 @@
 #include "log/evidence.h"
 #include "log/inventory.h"
 #include "log/renew.h"
+#include "log/segment_indexes.h"
 #include "log/segment_recovery.h"
 #include "log/segment_split.h"
 #include "log/state_store.h"
@@ -108,7 +109,8 @@ static mk_status finish_cut(recovery *r, mk_error *err)
     mk_log *log = r->log;
     mk_state *state = &r->evidence.state;
     int64_t end_offset = state->end_offset;
-    bool empties = end_offset <= state->log_start_offset;
+    bool empties = end_offset <= state->log_start_offset &&
+                   state->end_segment == end_offset;
     size_t kept = log->segment_count;
     mk_status status;
 

@@ -8,6 +8,7 @@
 #include "log/remove.h"
 
 #include "base/check.h"
+#include "log/segment_indexes.h"
 #include "log/state_store.h"
 
 #include "base/poison.h"
@@ -128,6 +129,35 @@ static mk_status find_cut(mk_log *log, mk_segment *segment, int64_t offset,
     return status;
 }
 
+/* Give `fresh` the entries that the segment's indexes, which are loaded, have
+ * for its batches. As in Kafka they are kept, and the next one counts from
+ * here. */
+static mk_status keep_entries(mk_segment *fresh, const mk_segment *segment,
+                              mk_error *err)
+{
+    const mk_offset_index *offsets = &segment->offsets;
+    const mk_time_index *times = &segment->times;
+    mk_status status = MK_OK;
+
+    for (size_t i = 0; status == MK_OK && i < offsets->count; i++) {
+        const mk_offset_entry *entry = &offsets->entries[i];
+        int64_t offset = segment->base_offset + entry->relative_offset;
+
+        if (offset >= fresh->next_offset) break;
+        status =
+            mk_offset_index_add(&fresh->offsets, offset, entry->position, err);
+    }
+    for (size_t i = 0; status == MK_OK && i < times->count; i++) {
+        const mk_time_entry *entry = &times->entries[i];
+
+        if (entry->offset >= fresh->next_offset) break;
+        status = mk_time_index_maybe_add(&fresh->times, entry->timestamp_ms,
+                                         entry->offset, err);
+    }
+    fresh->bytes_since_entry = 0;
+    return status;
+}
+
 /* Note the segment's batches anew up to `size`, in a segment of its own. */
 static mk_status rescan(mk_log *log, mk_segment *segment, int64_t size,
                         mk_segment **out, mk_error *err)
@@ -139,8 +169,8 @@ static mk_status rescan(mk_log *log, mk_segment *segment, int64_t size,
 
     if (status != MK_OK) return status;
     mk_scratch_init(&scratch, &log->heap);
-    mk_segment_scan_init(&scan, *out, segment->log.file, size,
-                         log->config.index_interval_bytes, &scratch);
+    mk_segment_scan_init(&scan, *out, segment->log.file, size, INT64_MAX,
+                         &scratch);
     while (status == MK_OK && scan.end == MK_SCAN_RUNNING) {
         status = mk_segment_scan_step(&scan, 1u << 20, err);
     }
@@ -148,6 +178,7 @@ static mk_status rescan(mk_log *log, mk_segment *segment, int64_t size,
         status = mk_fail_at(err, MK_CORRUPT_SEGMENT, log->directory,
                             (*out)->log_bytes, "the segment is damaged");
     }
+    if (status == MK_OK) status = keep_entries(*out, segment, err);
     mk_scratch_deinit(&scratch);
     return status;
 }
@@ -160,14 +191,15 @@ static mk_status announce_cut(mk_log *log, int64_t offset,
                               mk_error *err)
 {
     mk_recovery_point point = log->recovery_point;
+    int64_t start = log->log_start_offset;
     bool point_low = log->point_low;
     mk_status status;
 
+    if (start > offset) log->log_start_offset = offset;
     if (log->recovery_point.offset > offset) {
         log->point_low = true;
         log->recovery_point = (mk_recovery_point){
-            .offset =
-                offset < log->log_start_offset ? offset : log->log_start_offset,
+            .offset = log->log_start_offset,
             .segment = -1,
             .batch_position = -1,
             .end_position = -1,
@@ -179,6 +211,7 @@ static mk_status announce_cut(mk_log *log, int64_t offset,
     status = mk_log_replace_state_locked(log, begun, err);
     if (*begun) return status;
     log->cut_to = -1;
+    log->log_start_offset = start;
     log->recovery_point = point;
     log->point_low = point_low;
     return status;
@@ -239,6 +272,8 @@ static mk_status unseal_last(mk_log *log, mk_segment *fresh, int64_t now_ms,
 {
     mk_segment *last = mk_log_active_locked(log);
 
+    fresh->index_interval_bytes = last->index_interval_bytes;
+    fresh->index_bytes_max = last->index_bytes_max;
     log->segments[log->segment_count - 1] = fresh;
     fresh->sealed = true; /* Until it is open. */
     mk_log_close_idle_file_locked(log, last);
@@ -288,7 +323,10 @@ static mk_status cut_last(mk_log *log, mk_segment *fresh, int64_t now_ms,
     if (status == MK_OK) {
         status = mk_file_truncate(active->log.file, size, err);
     }
-    if (status == MK_OK && fresh != NULL) mk_segment_adopt(active, fresh);
+    if (status == MK_OK && fresh != NULL) {
+        mk_segment_adopt(active, fresh);
+        if (size == 0) active->created_ms = now_ms;
+    }
     if (status == MK_OK) {
         /* What was cut off must not come back where new records were given
          * its offsets. */
@@ -332,7 +370,7 @@ static mk_status cut_at(mk_log *log, int64_t offset, int64_t now_ms,
 mk_status mk_log_cut_end_locked(mk_log *log, int64_t offset, int64_t now_ms,
                                 mk_error *err)
 {
-    bool empties = offset <= log->log_start_offset;
+    bool empties = offset < log->segments[0]->base_offset;
     bool begun = false;
     mk_error scratch;
     mk_status status;

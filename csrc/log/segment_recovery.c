@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 
+#include "log/segment_indexes.h"
+
 #include "base/poison.h"
 
 #define SCAN_BUDGET (1u << 20)
@@ -26,7 +28,7 @@ mk_status mk_segment_recovery_scan(mk_segment_recovery *r, mk_segment *segment,
 
     if (status != MK_OK) return status;
     mk_segment_scan_init(&scan, segment, segment->log.file, size,
-                         log->config.index_interval_bytes, &r->scratch);
+                         segment->index_interval_bytes, &r->scratch);
     if (segment == mk_log_active_locked(log)) {
         scan.dense_offset = r->evidence->state.dense_offset;
         scan.end_offset = r->end_offset;

@@ -380,7 +380,7 @@ static void install(mk_segment_swap *swap)
     memmove(log->segments + first + swap->output_count,
             log->segments + first + count, behind * sizeof *log->segments);
     for (size_t i = 0; i < swap->output_count; i++) {
-        swap->outputs[i]->id = ++log->last_segment_id;
+        mk_log_number_segment_locked(log, swap->outputs[i]);
         log->segments[first + i] =
             mk_log_acquire_segment_locked(swap->outputs[i]);
     }

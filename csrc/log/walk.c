@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "log/refresh.h"
+#include "log/segment_indexes.h"
 
 #include "base/poison.h"
 

@@ -38,8 +38,11 @@ typedef struct mk_segment {
     int64_t first_timestamp_ms;   /* Greatest of the first batch; -1: none. */
     int64_t last_batch_position;  /* -1 when not known. */
     uint32_t last_batch_checksum;
-    int64_t created_ms; /* When it was opened, for rolling by time. */
-    int64_t jitter_ms;  /* Rolls so much earlier. */
+    int64_t created_ms;           /* When it was opened, for rolling by time. */
+    int64_t jitter_ms;            /* Rolls so much earlier. */
+    int64_t index_interval_bytes; /* Of its log's settings when it became part
+                                     of it, as Kafka has it, ... */
+    int64_t index_bytes_max;      /* ... for each of its indexes. */
     int64_t bytes_since_entry;
     mk_offset_index offsets;
     mk_time_index times;
@@ -105,6 +108,16 @@ MK_NODISCARD mk_status mk_segment_log_path(const mk_segment *segment,
  * Errors: NO_MEMORY. */
 MK_NODISCARD mk_status mk_segment_finish_times(mk_segment *segment,
                                                mk_error *err);
+
+/* Is there nothing that this would add? The indexes are loaded. */
+static inline bool mk_segment_has_finished_times(const mk_segment *segment)
+{
+    const mk_time_index *times = &segment->times;
+    int64_t last_ms =
+        times->count > 0 ? times->entries[times->count - 1].timestamp_ms : -1;
+
+    return segment->max_timestamp_ms <= last_ms;
+}
 
 /* Bytes of the index files, as they are or will be once written. */
 static inline int64_t mk_segment_index_bytes(const mk_segment *segment)

@@ -253,10 +253,10 @@ end
 function model:truncate_to(offset)
   if offset >= self.log_end_offset then
     return
-  elseif offset <= self.log_start_offset then
+  elseif offset < self.segments[1].base then
     self.segments = { { base = offset, batches = {} } }
-    self.log_start_offset = offset
   end
+  self.log_start_offset = math.min(offset, self.log_start_offset)
   while active(self).base > offset do
     table.remove(self.segments)
   end
