@@ -265,6 +265,33 @@ describe("verify", function()
     log:close()
   end)
 
+  it("finds what is no file, by the log that is open or by a reader", function()
+    local made = { "mkdir %s", "mkfifo %s", "ln -s /etc/passwd %s" }
+    local due = {
+      index = "(INDEX_MISSING), (STRANGE_FILE)",
+      timeindex = "(INDEX_MISSING), (STRANGE_FILE)",
+      log = "(STRANGE_FILE), FILE_MISSING",
+    }
+    for _, command in ipairs(made) do
+      for suffix, findings in pairs(due) do
+        local dir = tmp.path()
+        local log <close> = minikafka.open(dir,
+          { segment_bytes = 250, index_interval_bytes = 0, max_open_files = 1 })
+        for i = 1, 16 do log:append_kv("k", ("v%02d"):format(i), i) end
+        log:flush()
+        local second = log.segments[2].path:gsub("log$", suffix)
+        assert(os.remove(second))
+        assert(os.execute(command:format(tmp.quote(second))))
+        assert.equal(findings, told(log:verify()), command .. suffix)
+        if suffix ~= "log" then
+          local reader <close> = minikafka.open(dir, { read_only = true })
+          assert.equal(findings, told(reader:verify()), command .. suffix)
+        end
+        assert(os.execute("rm -rf " .. tmp.quote(second)))
+      end
+    end
+  end)
+
   it("tells its progress, may be ended by it, and checks its arguments", function()
     local _, log = with_log()
     local last, total = 0, nil

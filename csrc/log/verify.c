@@ -120,8 +120,17 @@ static mk_check_facts facts_of_locked(const mk_log *log, size_t i)
     return facts;
 }
 
-/* Open the log of the segment at hand. One that is missing is found, unless it
- * is missing since a cleanup took it: `*open` is false then. */
+/* Is something in the place of the segment's log that is no file? */
+static bool is_no_file_locked(mk_log *log, const mk_segment *segment)
+{
+    mk_file_stat stat;
+
+    return mk_log_stat_segment(log, segment, &stat, NULL) == MK_OK &&
+           stat.kind != MK_KIND_FILE;
+}
+
+/* Open the log of the segment at hand. One that is missing, or no file, is
+ * found, unless a cleanup took it: `*open` is false then. */
 static mk_status pin_locked(mk_verify *verify, mk_check_facts *facts,
                             bool *open, mk_error *err)
 {
@@ -138,7 +147,9 @@ static mk_status pin_locked(mk_verify *verify, mk_check_facts *facts,
     status = mk_log_pin_locked(log, verify->segment, err);
     *open = verify->pinned = status == MK_OK;
     /* Names are looked at last. */
-    return status == MK_NOT_FOUND ? MK_OK : status;
+    if (status == MK_NOT_FOUND) return MK_OK;
+    return status == MK_IO && is_no_file_locked(log, verify->segment) ? MK_OK
+                                                                      : status;
 }
 
 static mk_status note_verified_locked(mk_verify *verify, mk_error *err)
@@ -315,7 +326,7 @@ static bool is_listed(const mk_name_list *names, const mk_segment *segment)
         mk_file_name name = mk_name_parse(names->names[i]);
 
         if (name.role == MK_ROLE_LOG && name.offset == segment->base_offset) {
-            return true;
+            return names->kinds[i] == MK_KIND_FILE;
         }
     }
     return false;
@@ -326,6 +337,7 @@ static mk_status check_presence_locked(mk_verify *verify,
                                        const mk_segment *segment, mk_error *err)
 {
     mk_log *log = verify->log;
+    const char *what = "is missing";
     char path[MK_PATH_MAX];
     mk_file_stat stat;
     mk_status status;
@@ -334,11 +346,13 @@ static mk_status check_presence_locked(mk_verify *verify,
     status =
         mk_segment_log_path(segment, log->directory, path, sizeof path, err);
     if (status == MK_OK) status = mk_vfs_stat(log->vfs, path, &stat, err);
-    if (status != MK_NOT_FOUND) return status;
+    if (status == MK_OK && stat.kind == MK_KIND_FILE) return MK_OK;
+    if (status == MK_OK) what = "is not a file";
+    if (status != MK_OK && status != MK_NOT_FOUND) return status;
     return mk_findings_add(verify->out, MK_FINDING_FILE_MISSING, path, -1,
                            segment->base_offset, err,
-                           "the log of the segment at %" PRId64 " is missing",
-                           segment->base_offset);
+                           "the log of the segment at %" PRId64 " %s",
+                           segment->base_offset, what);
 }
 
 static mk_status check_names(mk_verify *verify, mk_error *err)
@@ -424,6 +438,10 @@ static mk_status check_state(mk_verify *verify, mk_error *err)
         mk_name_join(path, sizeof path, log->directory, MK_NAME_STATE, err);
     if (status == MK_OK) status = mk_vfs_stat(log->vfs, path, &stat, err);
     if (status != MK_OK) return status == MK_NOT_FOUND ? MK_OK : status;
+    if (stat.kind != MK_KIND_FILE) {
+        return mk_findings_add(verify->out, MK_FINDING_STATE_DAMAGED, path, -1,
+                               -1, err, "the state is not a file");
+    }
     mk_state_init(&state, &log->heap);
     status = mk_state_load(&state, log->vfs, log->directory, err);
     if (status == MK_OK && !mk_state_is_plausible(&state)) {
