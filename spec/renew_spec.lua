@@ -73,6 +73,22 @@ describe("a log that writes again what a failed sync may have lost", function()
     log:close()
   end)
 
+  it("is known to the next opening, though no note of it could be made", function()
+    local disk = minikafka.SimDisk()
+    local log = open(disk)
+    log:append_kv("k", "a", 1)
+    log:flush()
+    log:append_kv("k", "b", 1)
+    disk:fail{ op = "fdatasync", path = "*.log", times = 1, flavour = "lost" }
+    disk:fail{ op = "open", path = "*unproven", errno = "ENOSPC" }
+    expect.error("IO", log.flush, log)
+    disk:crash{ keep = "kill9" }
+    log = open(disk)
+    log:append({ value = "c" }, { durable = true })
+    for state in disk:crash_states() do assert.equal("a b c |3", values(open(state))) end
+    assert(table.concat(disk:list(), " "):find("minikafka.reserve", 1, true))
+  end)
+
   it("makes room for a copy by the reserve, or lets records be deleted", function()
     local disk = make_unproven{ capacity_bytes = 30000 }
     disk:write("/ballast", ("b"):rep(30000 - disk:stats().used_bytes))

@@ -138,6 +138,7 @@ void mk_log_doubt_sync_locked(mk_log *log, const mk_error *err)
     mk_log_doubt_tail_locked(log, err);
     /* If it can't be noted, this log still knows. */
     (void)!mk_unproven_note(log->vfs, log->directory, NULL);
+    log->reserve_bytes = 0; /* It may have become the note. */
 }
 
 /* Does the log refuse changes only since its last records have no room? */

@@ -12,7 +12,7 @@
 
 #include "os/vfs.h"
 
-/* Leave the note. Errors: IO, NO_MEMORY. */
+/* Leave the note; the reserve may become it. Errors: IO, NO_MEMORY. */
 MK_NODISCARD mk_status mk_unproven_note(mk_vfs *vfs, const char *directory,
                                         mk_error *err);
 
