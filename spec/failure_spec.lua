@@ -227,6 +227,27 @@ describe("a log that met a failed sync", function()
     end
   end)
 
+  it("shows nothing that was deleted while a truncation below it is not made", function()
+    for _, what in ipairs{ "truncate", "unlink", "fdatasync" } do
+      local disk = minikafka.SimDisk()
+      local log = open(disk)
+      for _, value in ipairs{ "a", "b", "c" } do log:append_kv("k", value, 1) end
+      log:delete_records(2)
+      log:roll()
+      log:append_kv("k", "d", 1)
+      disk:fail{ op = what, path = "*.log", times = 1 }
+      expect.error("IO", log.truncate_to, log, 1)
+      assert.equal(2, log.log_start_offset)
+      for offset in log:records() do assert(offset >= 2, offset) end
+      log:flush()
+      assert.equal(" |1", values(log))
+      assert.equal(1, log:append_kv("k", "e", 1))
+      log:close()
+      local again <close> = open(disk)
+      assert.equal("e |2", values(again))
+    end
+  end)
+
   it("B38: is not believed when a second sync says yes", function()
     for _, flavour in ipairs{ "lost", "reverted", "retryable" } do
       local disk = minikafka.SimDisk()

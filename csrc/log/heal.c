@@ -229,10 +229,12 @@ static void release_tail(mk_log *log, const aside *old)
 static void carry_over(mk_log *log, const aside *old, const loss *lost)
 {
     const mk_recovery_point *point = &old->recovery_point;
+    int64_t start_min = old->log_start_offset;
     int64_t end_min = old->log_end_offset;
 
     /* A cut that was announced is made, wherever the batches end. */
     if (log->cut_to >= 0 && end_min > log->cut_to) end_min = log->cut_to;
+    if (start_min > end_min) start_min = end_min;
     for (size_t i = 0; i < log->segment_count; i++) {
         mk_segment *fresh = log->segments[i];
         const mk_segment *same = find_in(old, fresh->base_offset);
@@ -249,9 +251,7 @@ static void carry_over(mk_log *log, const aside *old, const loss *lost)
     log->stats.recovered_bytes = old->stats.recovered_bytes;
     log->stats.truncated_bytes = old->stats.truncated_bytes;
     if (log->recovery_point.offset < point->offset) log->point_low = true;
-    if (log->log_start_offset < old->log_start_offset) {
-        log->log_start_offset = old->log_start_offset;
-    }
+    if (log->log_start_offset < start_min) log->log_start_offset = start_min;
     if (log->log_end_offset < log->log_start_offset) {
         log->log_end_offset = log->log_start_offset;
     }

@@ -209,9 +209,10 @@ static mk_status announce_cut(mk_log *log, int64_t offset,
     log->cut_segment = last != NULL ? last->base_offset : offset;
     log->cut_size = last != NULL ? last->log_bytes : 0;
     status = mk_log_replace_state_locked(log, begun, err);
+    /* Until it is made, what lies below the start is there, and deleted. */
+    log->log_start_offset = start;
     if (*begun) return status;
     log->cut_to = -1;
-    log->log_start_offset = start;
     log->recovery_point = point;
     log->point_low = point_low;
     return status;
@@ -363,6 +364,7 @@ static mk_status cut_at(mk_log *log, int64_t offset, int64_t now_ms,
     status = cut_last(log, fresh, now_ms, err);
     if (status != MK_OK) return status;
     log->log_end_offset = offset;
+    if (log->log_start_offset > offset) log->log_start_offset = offset;
     log->dense_offset = offset; /* Gaps may stand before it. */
     return MK_OK;
 }
