@@ -215,3 +215,86 @@ describe("What Kafka left", function()
     assert.is_nil(next(told))
   end)
 end)
+
+-- A directory as Kafka would leave it: none of our files, and in the directory
+-- above its note of what was on stable storage.
+local function leave(point)
+  local root = tmp.dir()
+  local dir = root .. "/t-0"
+  local log = minikafka.open(dir, { clock = minikafka.ManualClock(0) })
+  for i = 1, 6 do
+    log:append_kv("k" .. i, "v" .. i, i)
+  end
+  log:close()
+  for _, name in ipairs(tmp.list(dir)) do
+    if name:find("^minikafka") then
+      os.remove(dir .. "/" .. name)
+    end
+  end
+  tmp.write(root .. "/recovery-point-offset-checkpoint",
+    ("0\n1\nt 0 %d\n"):format(point))
+  return dir, dir .. "/00000000000000000000.log"
+end
+
+-- Change a byte of batch number `number`, all of which are alike.
+local function spoil(path, number, at)
+  local bytes = tmp.read(path)
+  local i = (number - 1) * (#bytes // 6) + at
+  tmp.write(path, bytes:sub(1, i - 1) .. string.char(bytes:byte(i) ~ 0x40)
+    .. bytes:sub(i + 1))
+end
+
+local function open(dir, options)
+  options = options or {}
+  options.clock = minikafka.ManualClock(0)
+  return minikafka.open(dir, options)
+end
+
+describe("Damage in the last segment that Kafka left", function()
+  after_each(tmp.clean)
+
+  it("is not cut off below what was on stable storage", function()
+    -- A wrong checksum, and a size that reaches beyond the file.
+    for _, at in ipairs { 70, 10 } do
+      local dir, path = leave(6)
+      spoil(path, 3, at)
+      local before = tmp.read(path)
+      local raised = expect.error("CORRUPT_SEGMENT", open, dir)
+      assert.equal(path, raised.path)
+      assert.equal(2, raised.offset)
+      assert.equal(before, tmp.read(path))
+      local reader <close> = open(dir, { read_only = true })
+      assert.equal(2, reader.log_end_offset)
+      minikafka.repair(dir, { apply = true })
+      local log <close> = open(dir)
+      assert.equal(6, log.log_end_offset)
+      assert.equal(5, read_all(log))
+    end
+  end)
+
+  it("is cut off above it, as Kafka does", function()
+    local dir, path = leave(2)
+    spoil(path, 3, 70)
+    local log <close> = open(dir)
+    assert.equal(2, log.log_end_offset)
+  end)
+
+  it("is told of where nothing but the last batch is lost", function()
+    local dir, path = leave(6)
+    spoil(path, 6, 70)
+    local log <close> = open(dir)
+    assert.equal(5, log.log_end_offset)
+    local stats = log:stats()
+    assert.equal(5, stats.lost_from_offset)
+    assert.equal(6, stats.lost_to_offset)
+  end)
+
+  it("gives no segment a base that is out of all reach", function()
+    local dir, path = leave(6)
+    spoil(path, 6, 2)
+    local names = table.concat(tmp.list(dir), " ")
+    expect.error("CORRUPT_SEGMENT", open, dir)
+    os.remove(dir .. "/minikafka.lock")
+    assert.equal(names, table.concat(tmp.list(dir), " "))
+  end)
+end)

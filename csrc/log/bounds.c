@@ -46,7 +46,7 @@ static mk_status find_end(mk_log *log, mk_evidence *evidence, mk_error *err)
 }
 
 static mk_status find_bounds(mk_log *log, mk_evidence *evidence,
-                             int64_t kafka_start, mk_error *err)
+                             int64_t kafka_start, bool cut, mk_error *err)
 {
     const mk_state *state = &evidence->state;
     mk_status status;
@@ -57,6 +57,10 @@ static mk_status find_bounds(mk_log *log, mk_evidence *evidence,
     }
     status = find_end(log, evidence, err);
     if (status != MK_OK) return status;
+    if (cut && log->log_end_offset < evidence->kafka_point) {
+        mk_evidence_note_loss(evidence, log->log_end_offset,
+                              evidence->kafka_point);
+    }
     if (log->log_start_offset < state->log_start_offset) {
         log->log_start_offset = state->log_start_offset;
     }
@@ -118,7 +122,7 @@ static void find_point(mk_log *log, const mk_evidence *evidence, bool cut)
 mk_status mk_bounds_find(mk_log *log, mk_evidence *evidence,
                          int64_t kafka_start, bool cut, mk_error *err)
 {
-    mk_status status = find_bounds(log, evidence, kafka_start, err);
+    mk_status status = find_bounds(log, evidence, kafka_start, cut, err);
 
     if (status != MK_OK) return status;
     find_point(log, evidence, cut);

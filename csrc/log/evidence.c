@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "base/check.h"
+#include "store/checkpoint_file.h"
 
 #include "base/poison.h"
 
@@ -11,13 +12,18 @@ mk_status mk_evidence_load(mk_evidence *evidence, mk_log *log, mk_error *err)
 {
     mk_status status;
 
-    *evidence = (mk_evidence){.log = log, .believed = -1, .broker = -1};
+    *evidence = (mk_evidence){
+        .log = log, .believed = -1, .broker = -1, .kafka_point = -1};
     mk_state_init(&evidence->state, &log->heap);
     status = mk_state_load(&evidence->state, log->vfs, log->directory, err);
     if (!mk_state_is_plausible(&evidence->state)) {
         mk_evidence_deinit(evidence);
     }
-    return status;
+    /* Kafka's is out of date once we have had the log. */
+    if (status != MK_OK || evidence->state.facts_count > 0) return status;
+    return mk_checkpoint_find(log->vfs, &log->heap, log->directory,
+                              MK_NAME_KAFKA_POINTS, &evidence->kafka_point,
+                              err);
 }
 
 void mk_evidence_deinit(mk_evidence *evidence)
@@ -269,7 +275,7 @@ mk_status mk_evidence_insist(mk_evidence *evidence, mk_segment *segment,
 
 /* ---- What is missing ---- */
 
-static void note_loss(mk_evidence *evidence, int64_t from, int64_t to)
+void mk_evidence_note_loss(mk_evidence *evidence, int64_t from, int64_t to)
 {
     mk_log_stats *stats = &evidence->log->stats;
 
@@ -426,7 +432,8 @@ static void check_end(mk_evidence *evidence)
 
     if (evidence->believed >= 0 || point->segment < 0) return;
     if (log->segment_count > 0) end = mk_log_active_locked(log)->next_offset;
-    if (end < point->offset) note_loss(evidence, end, point->offset);
+    if (end < point->offset)
+        mk_evidence_note_loss(evidence, end, point->offset);
 }
 
 mk_status mk_evidence_check_gap(mk_evidence *evidence, size_t i, mk_error *err)
@@ -449,6 +456,6 @@ mk_status mk_evidence_check_gap(mk_evidence *evidence, size_t i, mk_error *err)
     status = mk_evidence_look_for_broker(evidence, &broker, err);
     if (status != MK_OK) return status;
     if (!broker) return fail_gap(log, from, to, err);
-    note_loss(evidence, from, to);
+    mk_evidence_note_loss(evidence, from, to);
     return MK_OK;
 }

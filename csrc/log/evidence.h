@@ -26,12 +26,14 @@
 typedef struct mk_evidence {
     mk_log *log; /* Borrowed. */
     mk_state state;
-    bool changed;       /* ... which does not say what its file says. */
-    int64_t believed;   /* Below it facts are believed; -1: none are. */
-    bool insists;       /* The segment with the point is damaged, and stays. */
-    int broker;         /* One has had the directory: 1, 0; -1: not looked. */
-    int64_t gaps_below; /* Whatever the state says, offsets may be missing. */
-    bool ends_early;    /* What stands behind damage is left aside. */
+    bool changed;        /* ... which does not say what its file says. */
+    int64_t believed;    /* Below it facts are believed; -1: none are. */
+    bool insists;        /* The segment with the point is damaged, and stays. */
+    int broker;          /* One has had the directory: 1, 0; -1: not looked. */
+    int64_t gaps_below;  /* Whatever the state says, offsets may be missing. */
+    bool ends_early;     /* What stands behind damage is left aside. */
+    int64_t kafka_point; /* Without a state of ours: what lies below was on
+                            stable storage, as a Kafka noted; -1: none did. */
 } mk_evidence;
 
 /* Has a broker had the directory? It leaves two files in it. Errors: IO. */
@@ -89,6 +91,9 @@ void mk_evidence_amend(mk_evidence *evidence, const mk_segment *segment);
 MK_NODISCARD mk_status mk_evidence_insist(mk_evidence *evidence,
                                           mk_segment *segment, int64_t size,
                                           bool *sound, mk_error *err);
+
+/* Tell, in the log's stats, that records which were the log's are missing. */
+void mk_evidence_note_loss(mk_evidence *evidence, int64_t from, int64_t to);
 
 /* Are there segments missing before number `i`, or before the end (`i` is the
  * count)? Errors: CORRUPT_SEGMENT. What may be right nevertheless is noted in

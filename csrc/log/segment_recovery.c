@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "log/segment_indexes.h"
+#include "store/batch_hunt.h"
 
 #include "base/poison.h"
 
@@ -105,6 +106,63 @@ mk_status mk_segment_recovery_load_indexes(mk_log *log, mk_segment *segment,
     return mk_log_rebuild_indexes_locked(log, segment, false, err);
 }
 
+/* Does a sound batch stand behind the end of what was scanned? */
+static mk_status goes_on(mk_segment_recovery *r, mk_segment *segment,
+                         int64_t size, bool *out, mk_error *err)
+{
+    mk_batch_hunt hunt;
+    mk_status status = mk_log_pin_locked(r->log, segment, err);
+
+    *out = false;
+    if (status != MK_OK) return status;
+    mk_batch_hunt_init(&hunt, segment->log.file, size, segment->log_bytes + 1,
+                       segment->next_offset, INT64_MAX, &r->scratch);
+    while (status == MK_OK && !hunt.over) {
+        status = mk_batch_hunt_step(&hunt, SCAN_BUDGET, err);
+    }
+    mk_log_unpin_locked(r->log, segment);
+    *out = status == MK_OK && hunt.found;
+    return status;
+}
+
+/* Would a cut take more than a torn batch of what a Kafka had on stable
+ * storage? It would leave the file as it is. */
+static mk_status check_kafkas(mk_segment_recovery *r, mk_segment *segment,
+                              int64_t size, mk_scan_end end, mk_error *err)
+{
+    bool more;
+    mk_status status;
+
+    if (segment->next_offset >= r->evidence->kafka_point) return MK_OK;
+    if (r->log->read_only) return MK_OK;
+    status = goes_on(r, segment, size, &more, err);
+    if (status != MK_OK || !more) return status;
+    return fail_damaged(r->log, segment, end, err);
+}
+
+/* A segment is split where a batch is out of its base's reach; but one that is
+ * as far from all that a Kafka had on stable storage has a damaged offset,
+ * which no checksum covers. */
+static mk_status check_reach(mk_segment_recovery *r, mk_segment *segment,
+                             mk_error *err)
+{
+    int64_t point = r->evidence->kafka_point;
+    mk_status status;
+    mk_span bytes;
+    bool far;
+
+    if (point < 0) return MK_OK;
+    status = mk_log_pin_locked(r->log, segment, err);
+    if (status != MK_OK) return status;
+    status = mk_file_view(segment->log.file, &r->scratch, segment->log_bytes,
+                          MK_BATCH_HEADER_SIZE, &bytes, err);
+    far = status == MK_OK && bytes.size >= sizeof(int64_t) &&
+          (int64_t)mk_load_u64(bytes.data) - point > INT32_MAX;
+    mk_log_unpin_locked(r->log, segment);
+    if (!far) return status;
+    return fail_damaged(r->log, segment, MK_SCAN_DAMAGED, err);
+}
+
 /* What is made of the last segment's bytes that are no sound batches. */
 static mk_status judge_tail(mk_segment_recovery *r, mk_segment *segment,
                             int64_t size, mk_scan_end *end, mk_error *err)
@@ -116,8 +174,10 @@ static mk_status judge_tail(mk_segment_recovery *r, mk_segment *segment,
     if (status == MK_OK && !sound) {
         status = is_preallocated(r, segment, size, &sound, err);
     }
-    if (status == MK_OK && sound) *end = MK_SCAN_WHOLE;
-    return status;
+    if (status != MK_OK) return status;
+    if (!sound) return check_kafkas(r, segment, size, *end, err);
+    *end = MK_SCAN_WHOLE;
+    return MK_OK;
 }
 
 /* Have the indexes of what is known of the segment before it is scanned on. */
@@ -156,7 +216,9 @@ mk_status mk_segment_recovery_check(mk_segment_recovery *r, mk_segment *segment,
     status = mk_segment_recovery_scan(r, segment, size, end, err);
     if (status != MK_OK || *end == MK_SCAN_WHOLE) return status;
     if (*end == MK_SCAN_OLD) return fail_damaged(log, segment, *end, err);
-    if (*end == MK_SCAN_OVERFLOW && !log->read_only) return MK_OK;
+    if (*end == MK_SCAN_OVERFLOW && !log->read_only) {
+        return last ? check_reach(r, segment, err) : MK_OK;
+    }
     if (last) return judge_tail(r, segment, size, end, err);
     return log->read_only ? MK_OK : fail_damaged(log, segment, *end, err);
 }

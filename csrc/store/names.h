@@ -24,8 +24,10 @@
 #define MK_NAME_QUARANTINE "minikafka.quarantine."
 #define MK_NAME_UNPROVEN   "minikafka.unproven"
 
-/* Kafka's log starts of all partitions, in the directory above. */
+/* Kafka's log starts and recovery points of all partitions, in the directory
+ * above. */
 #define MK_NAME_KAFKA_STARTS "log-start-offset-checkpoint"
+#define MK_NAME_KAFKA_POINTS "recovery-point-offset-checkpoint"
 
 /* Kafka's marker, in the directory above, of a clean end of all partitions. */
 #define MK_NAME_KAFKA_CLEAN ".kafka_cleanshutdown"
