@@ -211,6 +211,26 @@ describe("Two faults at once", function()
     end
   end)
 
+  it("leave the last time entry of a closed segment to one opening", function()
+    -- Each opening proves what is there, and its process dies.
+    local function prove(disk, act)
+      disk:write(DIR .. "/minikafka.unproven", "")
+      local log = minikafka.open(DIR, { io = disk })
+      act(log)
+      return disk:clone()
+    end
+    local disk = minikafka.SimDisk()
+    minikafka.open(DIR, { io = disk }):append_kv("key", "v00", 0)
+    disk = prove(disk:clone(), function(log)
+      log:roll()
+      log:append_kv("key", "v01", 1)
+    end)
+    disk:write(file(0, "timeindex"), "") -- A loss of power takes it.
+    disk = prove(disk, function() end)
+    append_bytes(disk, file(1, "log"), "torn")
+    opens_once(disk, 4096, 2)
+  end)
+
   it("leave a truncation that was cut off, far above what was flushed, to one opening", function()
     for _, interval in ipairs { 0, 4096 } do
       for _, other in ipairs { 0, 4096 } do

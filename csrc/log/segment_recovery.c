@@ -274,6 +274,6 @@ mk_status mk_segment_recovery_finish(mk_log *log, const mk_state *state,
     if (status == MK_OK) status = mk_segment_finish_times(segment, err);
     if (status != MK_OK || log->read_only) return status;
     status = mk_segment_confirm_indexes(segment, log->vfs, log->directory, err);
-    if (status != MK_OK || segment->index_files_good) return status;
-    return mk_log_write_indexes_locked(log, segment, err);
+    return status == MK_OK ? mk_log_write_indexes_locked(log, segment, err)
+                           : status;
 }
