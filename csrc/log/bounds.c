@@ -46,7 +46,7 @@ static mk_status find_end(mk_log *log, mk_evidence *evidence, mk_error *err)
 }
 
 static mk_status find_bounds(mk_log *log, mk_evidence *evidence,
-                             int64_t kafka_start, bool cut, mk_error *err)
+                             int64_t kafka_start, mk_error *err)
 {
     const mk_state *state = &evidence->state;
     mk_status status;
@@ -57,10 +57,6 @@ static mk_status find_bounds(mk_log *log, mk_evidence *evidence,
     }
     status = find_end(log, evidence, err);
     if (status != MK_OK) return status;
-    if (cut && log->log_end_offset < evidence->kafka_point) {
-        mk_evidence_note_loss(evidence, log->log_end_offset,
-                              evidence->kafka_point);
-    }
     if (log->log_start_offset < state->log_start_offset) {
         log->log_start_offset = state->log_start_offset;
     }
@@ -73,6 +69,18 @@ static mk_status find_bounds(mk_log *log, mk_evidence *evidence,
         log->log_start_offset = kafka_start;
     }
     if (log->segment_count == 0) log->log_start_offset = log->log_end_offset;
+    return MK_OK;
+}
+
+/* The end is cut: does that take what a Kafka had on stable storage? */
+static mk_status note_kafkas_loss(mk_log *log, mk_evidence *evidence,
+                                  mk_error *err)
+{
+    int64_t point;
+    mk_status status = mk_evidence_find_kafka_point(evidence, &point, err);
+
+    if (status != MK_OK || log->log_end_offset >= point) return status;
+    mk_evidence_note_loss(evidence, log->log_end_offset, point);
     return MK_OK;
 }
 
@@ -122,8 +130,11 @@ static void find_point(mk_log *log, const mk_evidence *evidence, bool cut)
 mk_status mk_bounds_find(mk_log *log, mk_evidence *evidence,
                          int64_t kafka_start, bool cut, mk_error *err)
 {
-    mk_status status = find_bounds(log, evidence, kafka_start, cut, err);
+    mk_status status = find_bounds(log, evidence, kafka_start, err);
 
+    if (status == MK_OK && cut) {
+        status = note_kafkas_loss(log, evidence, err);
+    }
     if (status != MK_OK) return status;
     find_point(log, evidence, cut);
     find_dense(log, evidence);

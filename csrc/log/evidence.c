@@ -12,18 +12,24 @@ mk_status mk_evidence_load(mk_evidence *evidence, mk_log *log, mk_error *err)
 {
     mk_status status;
 
-    *evidence = (mk_evidence){
-        .log = log, .believed = -1, .broker = -1, .kafka_point = -1};
+    *evidence = (mk_evidence){.log = log, .believed = -1, .broker = -1};
     mk_state_init(&evidence->state, &log->heap);
     status = mk_state_load(&evidence->state, log->vfs, log->directory, err);
     if (!mk_state_is_plausible(&evidence->state)) {
         mk_evidence_deinit(evidence);
     }
-    /* Kafka's is out of date once we have had the log. */
-    if (status != MK_OK || evidence->state.facts_count > 0) return status;
+    return status;
+}
+
+mk_status mk_evidence_find_kafka_point(const mk_evidence *evidence,
+                                       int64_t *out, mk_error *err)
+{
+    const mk_log *log = evidence->log;
+
+    *out = -1;
+    if (evidence->state.log_start_offset >= 0) return MK_OK;
     return mk_checkpoint_find(log->vfs, &log->heap, log->directory,
-                              MK_NAME_KAFKA_POINTS, &evidence->kafka_point,
-                              err);
+                              MK_NAME_KAFKA_POINTS, out, err);
 }
 
 void mk_evidence_deinit(mk_evidence *evidence)
@@ -432,8 +438,9 @@ static void check_end(mk_evidence *evidence)
 
     if (evidence->believed >= 0 || point->segment < 0) return;
     if (log->segment_count > 0) end = mk_log_active_locked(log)->next_offset;
-    if (end < point->offset)
+    if (end < point->offset) {
         mk_evidence_note_loss(evidence, end, point->offset);
+    }
 }
 
 mk_status mk_evidence_check_gap(mk_evidence *evidence, size_t i, mk_error *err)

@@ -26,14 +26,12 @@
 typedef struct mk_evidence {
     mk_log *log; /* Borrowed. */
     mk_state state;
-    bool changed;        /* ... which does not say what its file says. */
-    int64_t believed;    /* Below it facts are believed; -1: none are. */
-    bool insists;        /* The segment with the point is damaged, and stays. */
-    int broker;          /* One has had the directory: 1, 0; -1: not looked. */
-    int64_t gaps_below;  /* Whatever the state says, offsets may be missing. */
-    bool ends_early;     /* What stands behind damage is left aside. */
-    int64_t kafka_point; /* Without a state of ours: what lies below was on
-                            stable storage, as a Kafka noted; -1: none did. */
+    bool changed;       /* ... which does not say what its file says. */
+    int64_t believed;   /* Below it facts are believed; -1: none are. */
+    bool insists;       /* The segment with the point is damaged, and stays. */
+    int broker;         /* One has had the directory: 1, 0; -1: not looked. */
+    int64_t gaps_below; /* Whatever the state says, offsets may be missing. */
+    bool ends_early;    /* What stands behind damage is left aside. */
 } mk_evidence;
 
 /* Has a broker had the directory? It leaves two files in it. Errors: IO. */
@@ -45,6 +43,13 @@ MK_NODISCARD mk_status mk_evidence_look_for_broker(mk_evidence *evidence,
 MK_NODISCARD mk_status mk_evidence_load(mk_evidence *evidence, mk_log *log,
                                         mk_error *err);
 void mk_evidence_deinit(mk_evidence *evidence);
+
+/* What lies below `*out` was on stable storage, as a Kafka noted. Once we have
+ * had the log, and it has a state of ours, that is out of date; then, and where
+ * there is no such note, it is -1. Errors: IO, NO_MEMORY. */
+MK_NODISCARD mk_status mk_evidence_find_kafka_point(const mk_evidence *evidence,
+                                                    int64_t *out,
+                                                    mk_error *err);
 
 /* Is a segment missing that the state knows, and that no swap replaced? `*copy`
  * is a leftover that may have its records, or has no stage other than FINAL.

@@ -131,10 +131,12 @@ static mk_status check_kafkas(mk_segment_recovery *r, mk_segment *segment,
                               int64_t size, mk_scan_end end, mk_error *err)
 {
     bool more;
+    int64_t point;
     mk_status status;
 
-    if (segment->next_offset >= r->evidence->kafka_point) return MK_OK;
     if (r->log->read_only) return MK_OK;
+    status = mk_evidence_find_kafka_point(r->evidence, &point, err);
+    if (status != MK_OK || segment->next_offset >= point) return status;
     status = goes_on(r, segment, size, &more, err);
     if (status != MK_OK || !more) return status;
     return fail_damaged(r->log, segment, end, err);
@@ -146,12 +148,12 @@ static mk_status check_kafkas(mk_segment_recovery *r, mk_segment *segment,
 static mk_status check_reach(mk_segment_recovery *r, mk_segment *segment,
                              mk_error *err)
 {
-    int64_t point = r->evidence->kafka_point;
-    mk_status status;
+    int64_t point;
+    mk_status status = mk_evidence_find_kafka_point(r->evidence, &point, err);
     mk_span bytes;
     bool far;
 
-    if (point < 0) return MK_OK;
+    if (status != MK_OK || point < 0) return status;
     status = mk_log_pin_locked(r->log, segment, err);
     if (status != MK_OK) return status;
     status = mk_file_view(segment->log.file, &r->scratch, segment->log_bytes,
