@@ -522,7 +522,7 @@ static mk_status open_own(mk_copy *copy, mk_log *log, mk_error *err)
         .max_open_files = log->files.open_max,
         .read_only = true,
     };
-    mk_status status = mk_log_start(log->directory, &options, &copy->log, err);
+    mk_status status = mk_log_start(log->place, &options, &copy->log, err);
 
     copy->log_is_own = status == MK_OK;
     return status;
@@ -547,8 +547,8 @@ mk_status mk_copy_begin(mk_copy *copy, mk_log *log, const char *directory,
     mk_mutex_unlock(&log->mutex);
     if (status == MK_OK && log->read_only) status = open_own(copy, log, err);
     if (status != MK_OK) return status;
-    return mk_copy_target_begin(&copy->target, log->env, log->directory,
-                                directory, err);
+    return mk_copy_target_begin(&copy->target, log->env, log->place, directory,
+                                err);
 }
 
 mk_status mk_copy_step(mk_copy *copy, size_t budget, mk_error *err)

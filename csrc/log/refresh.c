@@ -73,6 +73,20 @@ static mk_status look_at_state(mk_log *log, mk_sight *out, mk_error *err)
     return status;
 }
 
+/* A tree beside the log's place is the log while there is nothing at the place.
+ * Once there is, that is the log, and the tree may be half removed. */
+static mk_status check_place(mk_log *log, mk_error *err)
+{
+    mk_file_stat stat;
+    mk_status status;
+
+    if (log->directory == log->place) return MK_OK;
+    status = mk_vfs_stat(log->vfs, log->place, &stat, err);
+    if (status != MK_OK) return status == MK_NOT_FOUND ? MK_OK : status;
+    return mk_fail_at(err, MK_NOT_FOUND, log->directory, -1,
+                      "the log is no longer at %s", log->directory);
+}
+
 static mk_status look(mk_log *log, mk_sight *out, mk_error *err)
 {
     mk_file_stat stat;
@@ -86,8 +100,8 @@ static mk_status look(mk_log *log, mk_sight *out, mk_error *err)
     }
     out->directory_inode = stat.inode;
     status = look_at_state(log, out, err);
-    if (status != MK_OK) return status;
-    return look_at_names(log, &out->names, err);
+    if (status == MK_OK) status = look_at_names(log, &out->names, err);
+    return status == MK_OK ? check_place(log, err) : status;
 }
 
 static bool is_same_state(const mk_sight *a, const mk_sight *b)
@@ -138,7 +152,10 @@ static mk_status read_once(mk_log *log, const mk_progress *progress,
     log->log_start_offset = log->log_end_offset = 0;
     log->cut_to = -1;
     status = find_tree(log, err);
-    if (status == MK_OK) status = look(log, &log->sight, err);
+    if (status == MK_OK) {
+        *steady = log->directory == log->place;
+        status = look(log, &log->sight, err);
+    }
     if (status == MK_OK) {
         status = mk_log_recover(log, progress, err);
         *steady =

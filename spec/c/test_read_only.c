@@ -292,6 +292,80 @@ static void test_a_state_that_looks_the_same(void **state)
     stop_reading(&b);
 }
 
+/* What happens after a reader's so many calls: another tree gets the log's
+ * name, and the removal of the old one begins. */
+typedef struct second_rename {
+    log_world *world;
+    long calls_left;
+} second_rename;
+
+static void rename_before_call(void *context, const wrap_call *call)
+{
+    static const char *const names[] = {
+        "00000000000000000000.log", "00000000000000000003.log",
+        "00000000000000000006.log", "00000000000000000008.log"};
+    second_rename *next = context;
+    posix_world *disk = next->world->disk;
+    char path[512];
+
+    (void)call;
+    if (next->calls_left-- != 0) return;
+    assert_int_equal(rename(path_of(disk, "copy-0"), next->world->where), 0);
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(path, sizeof path, "%s/%s", path_of(disk, "minikafka.old.t-0"),
+                 names[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
+/* Die between two renames; a reader looks before and behind the second one. */
+static bool read_around_rename(log_world *world, long calls)
+{
+    second_rename next = {world, calls};
+    mk_cleanup_result result;
+    mk_log_info info;
+    beside b;
+
+    remove_all(world->where);
+    remove_all(path_of(world->disk, "copy-0"));
+    remove_all(path_of(world->disk, "minikafka.old.t-0"));
+    open_log(world);
+    fill(world, LOG);
+    assert_ok(world, mk_log_copy_to(world->log, path_of(world->disk, "copy-0"),
+                                    NULL, &world->err));
+    b = read_some(world, 0);
+    world->wrap.no_exchange = true;
+    for (int i = 0; i < 2; i++) {
+        wrap_fault *fault = wrap_fail(&world->wrap, WRAP_rename, 1, EIO);
+
+        fault->always = true;
+        fault->suffix = i == 0 ? "minikafka.new.t-0" : "minikafka.old.t-0";
+    }
+    assert_int_equal(mk_log_compact(world->log, NULL, &result, &world->err),
+                     MK_IO);
+    abandon_log(world);
+    wrap_heal(&world->wrap);
+    world->wrap.context = &next;
+    world->wrap.before = rename_before_call;
+    assert_ok(world, mk_log_refresh(b.reader, &world->err));
+    world->wrap.before = NULL;
+    assert_ok(world, mk_log_get_info(b.reader, &info, &world->err));
+    assert_int_equal(info.log_start_offset, 0);
+    assert_int_equal(info.log_end_offset, 9);
+    stop_reading(&b);
+    return next.calls_left < 0;
+}
+
+static void test_a_tree_that_is_being_removed(void **state)
+{
+    long calls = 0;
+
+    while (read_around_rename(*state, calls)) {
+        calls++;
+    }
+    assert_true(calls > 3);
+}
+
 /* Lookups, too, find their way through a compaction. */
 static void test_lookups_of_a_reader(void **state)
 {
@@ -472,6 +546,7 @@ int main(void)
         log_test(test_a_truncation_cut_short),
         log_test(test_a_file_that_is_replaced),
         log_test(test_a_state_that_looks_the_same),
+        log_test(test_a_tree_that_is_being_removed),
         log_test(test_lookups_of_a_reader),
         log_test(test_a_change_in_the_midst_of_looking),
     };

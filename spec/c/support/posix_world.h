@@ -265,4 +265,42 @@ static inline void assert_child_fine(pid_t child)
     assert_int_equal(WEXITSTATUS(outcome), 0);
 }
 
+static inline uint64_t mix(uint64_t seen, uint64_t number)
+{
+    return (seen ^ number) * 1099511628211u;
+}
+
+/* A number for the names in a directory, and for what stands there: the order
+ * in which they are listed does not matter. */
+static inline uint64_t fingerprint(const char *directory)
+{
+    DIR *listing = opendir(directory);
+    uint64_t seen = 0;
+    struct dirent *at;
+
+    assert_non_null(listing);
+    while ((at = readdir(listing)) != NULL) {
+        struct stat native;
+        uint64_t one = 1;
+
+        /* Who opens a log writes his name there. */
+        if (strcmp(at->d_name, "minikafka.lock") == 0) continue;
+        assert_int_equal(
+            fstatat(dirfd(listing), at->d_name, &native, AT_SYMLINK_NOFOLLOW),
+            0);
+        for (const char *c = at->d_name; *c != '\0'; c++) {
+            one = mix(one, (unsigned char)*c);
+        }
+        if (S_ISREG(native.st_mode)) {
+            one = mix(one, (uint64_t)native.st_ino);
+            one = mix(one, (uint64_t)native.st_size);
+            one = mix(one, (uint64_t)native.st_mtim.tv_sec);
+            one = mix(one, (uint64_t)native.st_mtim.tv_nsec);
+        }
+        seen += one;
+    }
+    closedir(listing);
+    return seen;
+}
+
 #endif /* MK_SUPPORT_POSIX_WORLD_H */
