@@ -74,6 +74,7 @@ build = {
         "csrc/log/segment_recovery.c",
         "csrc/log/recovery.c",
         "csrc/log/refresh.c",
+        "csrc/log/active.c",
         "csrc/log/append.c",
         "csrc/log/flush.c",
         "csrc/log/segment_swap.c",

@@ -41,6 +41,7 @@ local TESTED_BY = {
   ["store/unproven_file"] = "spec/c/test_heal.c",
   ["log/state_store"] = "spec/c/test_disk_full.c",
   ["log/bounds"] = "spec/c/test_recovery.c",
+  ["log/active"] = "spec/c/test_roll.c",
   ["log/segment_indexes"] = "spec/c/test_recovery_files.c",
   ["log/segment_recovery"] = "spec/c/test_recovery.c",
   ["log/renew"] = "spec/c/test_heal.c",

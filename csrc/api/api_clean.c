@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "clean/compactor.h"
 #include "clean/retention.h"
+#include "log/append.h"
 #include "log/heal.h"
 #include "log/remove.h"
 #include "log/state_store.h"

@@ -1,4 +1,4 @@
-/* append -- validation, building, rolling, and the write. */
+/* append -- validation, building, and the write. */
 #include "log/append.h"
 
 #include <errno.h>
@@ -159,6 +159,30 @@ static void fetch_ahead(const mk_record *record)
     }
 }
 
+/* The record after those in the batch was refused. If the batch is larger than
+ * messages may be, that is what Kafka says of it. */
+static mk_status refuse(const mk_log *log, const mk_record *records,
+                        size_t count, int64_t now_ms, mk_waiting *out,
+                        mk_status status, mk_error *err)
+{
+    mk_batch_builder *builder = &out->builder;
+    int32_t refused = builder->record_count;
+    size_t size;
+
+    for (int32_t i = refused; (size_t)i < count; i++) {
+        int64_t timestamp_ms = records[i].timestamp_ms;
+
+        if (timestamp_ms == MK_TIMESTAMP_NOW) timestamp_ms = now_ms;
+        mk_batch_builder_add(builder, &records[i], timestamp_ms, i);
+    }
+    size = mk_batch_builder_size(builder);
+    if ((int64_t)size > log->config.max_message_bytes) {
+        return mk_log_fail_too_large_locked(log, size, err);
+    }
+    if (err != NULL) err->record_index = refused;
+    return status;
+}
+
 mk_status mk_log_build_locked(mk_log *log, const mk_record *records,
                               size_t count, int64_t now_ms, mk_waiting *out,
                               mk_error *err)
@@ -182,8 +206,7 @@ mk_status mk_log_build_locked(mk_log *log, const mk_record *records,
         status = mk_log_check_record_locked(log, &records[i], now_ms,
                                             &timestamp_ms, err);
         if (MK_UNLIKELY(status != MK_OK)) {
-            if (err != NULL) err->record_index = (int64_t)i;
-            return status;
+            return refuse(log, records, count, now_ms, out, status, err);
         }
         if (i + FETCH_AHEAD < count) fetch_ahead(&records[i + FETCH_AHEAD]);
         mk_batch_builder_add(&out->builder, &records[i], timestamp_ms,
@@ -192,248 +215,7 @@ mk_status mk_log_build_locked(mk_log *log, const mk_record *records,
     return MK_OK;
 }
 
-/* ---- Segments ---- */
-
-static mk_tail_mode tail_mode(const mk_log *log)
-{
-    /* With `preallocate` the file has its full size already; a mapped tail
-     * would zero it once more. */
-    if (log->config.preallocate || log->kafka_trusts) return MK_TAIL_PLAIN;
-    if (log->mapped == MK_MAPPED_NEVER) return MK_TAIL_AHEAD;
-    return log->mapped == MK_MAPPED_ALWAYS ? MK_TAIL_MAPPED : MK_TAIL_AUTO;
-}
-
-/* How much earlier than others this segment rolls. */
-static int64_t draw_jitter(mk_log *log)
-{
-    int64_t max = log->config.segment_jitter_ms;
-
-    if (max > log->config.segment_ms) max = log->config.segment_ms;
-    if (max == 0) return 0;
-    return (int64_t)(mk_env_random(log->env) % (uint64_t)max);
-}
-
-static unsigned write_flags(const mk_log *log)
-{
-    return log->mapped == MK_MAPPED_NEVER ? MK_OPEN_WRITE
-                                          : MK_OPEN_WRITE | MK_OPEN_MAPPED;
-}
-
-/* Create a file. An empty one that a failed attempt left serves as well, if it
- * has no other name. */
-static mk_status open_fresh(mk_log *log, const char *path, mk_file **out,
-                            mk_error *err)
-{
-    mk_file_stat stat;
-    mk_status status = mk_file_open(
-        log->vfs, path, write_flags(log) | MK_OPEN_CREATE, out, err);
-
-    if (status != MK_OK) return status;
-    status = mk_file_stat_open(*out, &stat, err);
-    if (status == MK_OK && stat.size == 0 && stat.links < 2) return MK_OK;
-    if (status != MK_OK) {
-        /* Is it ours to remove? Nothing may be appended beyond it. */
-        mk_log_refuse_locked(log, err);
-    } else {
-        status = mk_fail_errno(err, EEXIST, path, "create %s", path);
-    }
-    (void)mk_file_close(*out, NULL); /* The first error counts. */
-    *out = NULL;
-    return status;
-}
-
-/* Make the file as long as the segment may get. A log must open, and be cut, on
- * a full disk: there it grows as it is written. */
-static mk_status preallocate(const mk_log *log, mk_file *file, mk_error *err)
-{
-    mk_error scratch;
-    mk_status status;
-
-    if (err == NULL) err = &scratch;
-    status = mk_file_allocate(file, log->config.segment_bytes, err);
-    if (!mk_is_no_room(status, err)) return status;
-    return mk_file_truncate(file, 0, err);
-}
-
-/* Nothing may be appended beyond a file that stays, or may be back after a loss
- * of power. */
-static void remove_fresh(mk_log *log, const char *path, mk_file *file,
-                         const mk_error *cause)
-{
-    mk_status status;
-
-    (void)mk_file_close(file, NULL); /* Nothing was written. */
-    status = mk_vfs_unlink(log->vfs, path, NULL);
-    if (status == MK_OK) {
-        status = mk_vfs_sync_directory(log->vfs, log->directory,
-                                       MK_SYNC_CUT_DIRECTORY, NULL);
-    }
-    if (status != MK_OK) mk_log_refuse_locked(log, cause);
-}
-
-mk_status mk_log_create_active_locked(mk_log *log, int64_t base_offset,
-                                      int64_t now_ms, mk_error *err)
-{
-    mk_segment *segment = NULL;
-    mk_file *file = NULL;
-    char path[MK_PATH_MAX];
-    mk_status status;
-
-    status = mk_name_segment_file(path, sizeof path, log->directory,
-                                  base_offset, MK_ROLE_LOG, err);
-    if (status == MK_OK) {
-        status = mk_segment_new(&log->heap, base_offset, &segment, err);
-    }
-    if (status != MK_OK) return status;
-    segment->created_ms = now_ms;
-    segment->jitter_ms = draw_jitter(log);
-    status = open_fresh(log, path, &file, err);
-    if (status != MK_OK) goto failed;
-    if (log->config.preallocate) status = preallocate(log, file, err);
-    if (status == MK_OK) {
-        status = mk_file_tail_begin(file, 0, tail_mode(log), err);
-    }
-    if (status == MK_OK) status = mk_log_add_segment_locked(log, segment, err);
-    if (status != MK_OK) goto failed;
-    mk_file_cache_adopt(&log->files, &segment->log, file);
-    log->directory_dirty = true;
-    return MK_OK;
-failed:
-    mk_segment_free(segment);
-    if (file != NULL) remove_fresh(log, path, file, err);
-    return status;
-}
-
-mk_status mk_log_open_active_locked(mk_log *log, int64_t now_ms, mk_error *err)
-{
-    mk_segment *active = mk_log_active_locked(log);
-    mk_file *file = NULL;
-    char path[MK_PATH_MAX];
-    bool unshared;
-    mk_status status;
-
-    MK_ASSERT(active->log.file == NULL);
-    status = mk_name_segment_file(path, sizeof path, log->directory,
-                                  active->base_offset, MK_ROLE_LOG, err);
-    if (status != MK_OK) return status;
-    /* A copy of the log may have it, from when it was sealed. */
-    status =
-        mk_segment_unshare_log(log->vfs, log->directory, active->base_offset,
-                               active->log_bytes, false, &unshared, err);
-    if (status != MK_OK) return status;
-    if (unshared) log->directory_dirty = true;
-    status = mk_file_open(log->vfs, path, write_flags(log), &file, err);
-    if (status != MK_OK) return status;
-    status = mk_file_tail_begin(file, active->log_bytes, tail_mode(log), err);
-    if (status != MK_OK) {
-        (void)mk_file_close(file, NULL); /* The first error counts. */
-        return status;
-    }
-    active->sealed = false;
-    active->created_ms = now_ms;
-    active->jitter_ms = draw_jitter(log);
-    active->bytes_since_entry = 0; /* As Kafka counts. */
-    mk_file_cache_adopt(&log->files, &active->log, file);
-    return MK_OK;
-}
-
-mk_status mk_log_seal_locked(mk_log *log, mk_segment *segment, int64_t now_ms,
-                             mk_error *err)
-{
-    char path[MK_PATH_MAX];
-    mk_status status;
-
-    status = mk_segment_finish_times(segment, err);
-    if (status != MK_OK) return status;
-    status = mk_log_write_indexes_locked(log, segment, err);
-    if (status != MK_OK) return status;
-    status = mk_name_segment_file(path, sizeof path, log->directory,
-                                  segment->base_offset, MK_ROLE_LOG, err);
-    if (status != MK_OK) return status;
-    status = mk_file_tail_end(segment->log.file, err);
-    /* Kafka's retention falls back on the file's time. */
-    if (status == MK_OK && now_ms != MK_TIMESTAMP_NOW) {
-        status = mk_vfs_set_mtime(log->vfs, path, now_ms, err);
-    }
-    /* A sealed segment that is torn would look like damage, so all of it is
-     * there before the name of the next one can be. */
-    if (status == MK_OK) {
-        status = mk_file_sync(segment->log.file, true, MK_SYNC_SEAL_LOG, err);
-        log->stats.syncs++;
-        if (status != MK_OK) mk_log_doubt_sync_locked(log, err);
-    }
-    segment->synced = status == MK_OK;
-    if (status != MK_OK) mk_log_doubt_tail_locked(log, err);
-    return status;
-}
-
-/* Append on in a segment that was sealed for a roll that failed. */
-static void unseal(mk_log *log, mk_segment *active, const mk_error *cause)
-{
-    mk_status status = mk_file_tail_begin(active->log.file, active->log_bytes,
-                                          tail_mode(log), NULL);
-
-    if (status != MK_OK) mk_log_doubt_tail_locked(log, cause);
-    active->synced = false;
-}
-
-/* See that the names of all segments are on stable storage: with the name of
- * the next one there, and theirs not, they would be missing. */
-static mk_status seal_names(mk_log *log, mk_error *err)
-{
-    mk_status status;
-
-    /* A sync that is under way may not have been. */
-    if (!log->directory_dirty && !log->syncing) return MK_OK;
-    status = mk_vfs_sync_directory(log->vfs, log->directory,
-                                   MK_SYNC_SEAL_DIRECTORY, err);
-    log->stats.syncs++;
-    if (status == MK_OK) {
-        log->directory_dirty = false;
-    } else {
-        mk_log_doubt_sync_locked(log, err);
-    }
-    return status;
-}
-
-mk_status mk_log_roll_locked(mk_log *log, int64_t now_ms, mk_error *err)
-{
-    mk_segment *active;
-    mk_error scratch;
-    mk_status status;
-
-    if (err == NULL) err = &scratch;
-    while (log->swapping) {
-        mk_condition_wait(&log->changed, &log->mutex, INT64_MAX);
-        status = mk_log_check_writable_locked(log, err);
-        if (status != MK_OK) return status;
-    }
-    active = mk_log_active_locked(log);
-    if (active->log_bytes == 0 && active->base_offset == log->log_end_offset) {
-        return MK_OK;
-    }
-    status = mk_log_check_place_locked(log, err);
-    if (status == MK_OK) status = mk_log_seal_locked(log, active, now_ms, err);
-    if (status != MK_OK) goto failed;
-    status = seal_names(log, err);
-    if (status == MK_OK) {
-        status =
-            mk_log_create_active_locked(log, log->log_end_offset, now_ms, err);
-    }
-    if (status != MK_OK) {
-        unseal(log, active, err);
-        goto failed;
-    }
-    active->sealed = true;
-    mk_log_unpin_locked(log, active);
-    mk_log_close_idle_file_locked(log, active); /* Reopened for reading. */
-    log->stats.rolls++;
-    log->state_stale = true;
-    return MK_OK;
-failed:
-    mk_wrap(err, "roll %s", log->directory);
-    return status;
-}
+/* ---- The write ---- */
 
 /* Must the active segment roll before this batch (rules of Kafka's 3.2)?
  * MK_END: that depends on the time of day. */
@@ -466,8 +248,6 @@ static mk_status must_roll(const mk_log *log, const mk_batch *batch,
     }
     return MK_OK;
 }
-
-/* ---- The write ---- */
 
 /* Take back what a failed write may have left in the file. */
 static void undo_write(mk_log *log, const mk_error *cause)

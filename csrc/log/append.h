@@ -1,10 +1,11 @@
 /*
- * append -- putting batches at the end of a log, rolling, and sealing.
+ * append -- checking records, building batches, and putting them at the end of
+ * a log.
  */
 #ifndef MK_LOG_APPEND_H
 #define MK_LOG_APPEND_H
 
-#include "log/log.h"
+#include "log/active.h"
 
 /*
  * A batch that is built but not yet part of the log: an appender's, or that of
@@ -91,26 +92,5 @@ MK_NODISCARD mk_status mk_log_build_locked(mk_log *log,
                                            const mk_record *records,
                                            size_t count, int64_t now_ms,
                                            mk_waiting *out, mk_error *err);
-
-/* Begin a new active segment at the log end, unless the active one is empty
- * and begins there. Errors: IO, NO_MEMORY; the active segment is then as it
- * was, or the log refuses changes. */
-MK_NODISCARD mk_status mk_log_roll_locked(mk_log *log, int64_t now_ms,
-                                          mk_error *err);
-
-/* Make an empty active segment with this base offset, and begin its tail. */
-MK_NODISCARD mk_status mk_log_create_active_locked(mk_log *log,
-                                                   int64_t base_offset,
-                                                   int64_t now_ms,
-                                                   mk_error *err);
-
-/* Open the tail of an active segment that is already there. */
-MK_NODISCARD mk_status mk_log_open_active_locked(mk_log *log, int64_t now_ms,
-                                                 mk_error *err);
-
-/* End a segment's tail: complete its indexes, trim its file, give it the time
- * `now_ms`, if that is known, and put it on stable storage. */
-MK_NODISCARD mk_status mk_log_seal_locked(mk_log *log, mk_segment *segment,
-                                          int64_t now_ms, mk_error *err);
 
 #endif /* MK_LOG_APPEND_H */

@@ -4,7 +4,7 @@
 #ifndef MK_LOG_REMOVE_H
 #define MK_LOG_REMOVE_H
 
-#include "log/append.h"
+#include "log/active.h"
 
 /* All of these need the caller's maintenance of the log. */
 

@@ -9,9 +9,9 @@ local segments = { "leftovers", "segment_swap", "segment_swap_crash", "crash" }
 
 return {
   -- Appending, rolling, flushing: what is stable before what.
-  { "csrc/log/append.c", "    status = seal_names(log, err);",
+  { "csrc/log/active.c", "    status = seal_names(log, err);",
     "    status = MK_OK;", crash },
-  { "csrc/log/append.c",
+  { "csrc/log/active.c",
     "status = mk_file_sync(segment->log.file, true, MK_SYNC_SEAL_LOG, err);",
     "status = MK_OK;", crash },
   { "csrc/log/flush.c",
