@@ -24,7 +24,6 @@
 #define KILLS    120
 #define WAIT_MAX 20000 /* Microseconds. */
 #define CALL_MAX 400
-#define LOOKS    4 /* A reader may be misled once, but not for long. */
 
 typedef struct run {
     posix_world *world;
@@ -272,36 +271,22 @@ static void read_through(board *b, mk_log *log, long long cuts)
     mk_cursor_close(cursor);
 }
 
-/* The first damage that is found; "" if there is none. */
-static void find_damage(mk_log *log, const char *who, char *out, size_t size)
+static void verify(mk_log *log, const char *who)
 {
     mk_findings findings;
     mk_error err = {0};
     mk_status status = mk_log_verify(log, NULL, &findings, &err);
 
-    out[0] = '\0';
     if (status != MK_OK) complain(who, -1, err.message);
-    for (size_t i = 0; i < findings.count && out[0] == '\0'; i++) {
+    for (size_t i = 0; i < findings.count; i++) {
         const mk_finding *found = &findings.array[i];
 
-        if (found->is_damage) snprintf(out, size, "%s", found->message);
+        if (found->is_damage) complain(who, found->offset, found->message);
     }
     mk_findings_deinit(&findings);
 }
 
-static void verify(mk_log *log, const char *who)
-{
-    char damage[256];
-
-    for (int i = 0; i < LOOKS; i++) {
-        find_damage(log, who, damage, sizeof damage);
-        if (damage[0] == '\0') return;
-        usleep(1000);
-    }
-    complain(who, -1, damage);
-}
-
-static bool look_once(board *b, mk_log *log)
+static void look(board *b, mk_log *log)
 {
     long long cuts = b->cuts_done, end = b->end, start = b->start;
     mk_log_info info;
@@ -315,22 +300,12 @@ static bool look_once(board *b, mk_log *log)
     }
     if (info.log_start_offset < start) complain("start", start, "");
     if (b->cuts_begun == cuts && info.log_end_offset < end) {
-        return false;
+        complain("an early end", info.log_end_offset, "");
     }
     if (info.log_end_offset > b->end_intended) {
         complain("a late end", info.log_end_offset, "");
     }
     read_through(b, log, cuts);
-    return true;
-}
-
-static void look(board *b, mk_log *log)
-{
-    for (int i = 0; i < LOOKS; i++) {
-        if (look_once(b, log)) return;
-        usleep(1000);
-    }
-    complain("an early end", -1, "");
 }
 
 typedef struct refresher {
