@@ -41,6 +41,8 @@ typedef struct mk_sight {
     uint64_t directory_inode;
     mk_file_stat state; /* All zero: there is none. */
     uint32_t state_end; /* A checksum of its last bytes. */
+    bool settled;       /* It was old when it was seen: the next one is sure to
+                           have another time. */
     uint32_t names;     /* A checksum of those of segments. */
 } mk_sight;
 

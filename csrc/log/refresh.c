@@ -11,7 +11,8 @@
 
 #define TRIES         64
 #define TRIES_MISSING 8
-#define STATE_END     16 /* Bytes: all of its checksum. */
+#define STATE_END     16   /* Bytes: all of its checksum. */
+#define SETTLED_MS    2000 /* Many ticks of a file system's clock. */
 
 /* ---- What is seen ---- */
 
@@ -33,44 +34,44 @@ static mk_status look_at_names(mk_log *log, uint32_t *out, mk_error *err)
     return MK_OK;
 }
 
-static mk_status look_into_state(mk_log *log, mk_file *file, mk_sight *out,
-                                 mk_error *err)
+static mk_status read_state_end(mk_log *log, const char *path, mk_sight *out,
+                                mk_error *err)
 {
+    int64_t position = out->state.size - STATE_END;
     mk_scratch scratch;
+    mk_file *file;
     mk_span end;
-    int64_t position;
-    mk_status status = mk_file_stat_open(file, &out->state, err);
+    mk_status status = mk_file_open(log->vfs, path, 0, &file, err);
 
     if (status != MK_OK) return status;
-    position = out->state.size - STATE_END;
     if (position < 0) position = 0;
     mk_scratch_init(&scratch, &log->heap);
-    status = mk_file_view(file, &scratch, position,
-                          (size_t)(out->state.size - position), &end, err);
+    status = mk_file_view(file, &scratch, position, STATE_END, &end, err);
     if (status == MK_OK) out->state_end = mk_crc32c(0, end.data, end.size);
     mk_scratch_deinit(&scratch);
+    (void)mk_file_close(file, NULL); /* It was only read. */
     return status;
 }
 
 /* Written twice within a tick of the file system's clock, the state may have
  * the number and the time of the file before the last; hence its checksum,
- * which stands at its end. */
+ * which stands at its end. One that is replaced in the midst of this is another
+ * one the next time, too. */
 static mk_status look_at_state(mk_log *log, mk_sight *out, mk_error *err)
 {
     char path[MK_PATH_MAX];
-    mk_file *file;
     mk_status status;
 
     out->state = (mk_file_stat){0};
     out->state_end = 0;
+    out->settled = false;
     status =
         mk_name_join(path, sizeof path, log->directory, MK_NAME_STATE, err);
-    if (status != MK_OK) return status;
-    status = mk_file_open(log->vfs, path, 0, &file, err);
-    if (status != MK_OK) return status == MK_NOT_FOUND ? MK_OK : status;
-    status = look_into_state(log, file, out, err);
-    (void)mk_file_close(file, NULL); /* It was only read. */
-    return status;
+    if (status == MK_OK) {
+        status = mk_vfs_stat(log->vfs, path, &out->state, err);
+    }
+    if (status == MK_OK) status = read_state_end(log, path, out, err);
+    return status == MK_NOT_FOUND ? MK_OK : status;
 }
 
 /* A tree beside the log's place is the log while there is nothing at the place.
@@ -104,12 +105,15 @@ static mk_status look(mk_log *log, mk_sight *out, mk_error *err)
     return status == MK_OK ? check_place(log, err) : status;
 }
 
+static bool is_same_file(const mk_file_stat *a, const mk_file_stat *b)
+{
+    return a->inode == b->inode && a->size == b->size &&
+           a->mtime_ms == b->mtime_ms && a->mtime_ns == b->mtime_ns;
+}
+
 static bool is_same_state(const mk_sight *a, const mk_sight *b)
 {
-    return a->state.inode == b->state.inode && a->state.size == b->state.size &&
-           a->state.mtime_ms == b->state.mtime_ms &&
-           a->state.mtime_ns == b->state.mtime_ns &&
-           a->state_end == b->state_end;
+    return is_same_file(&a->state, &b->state) && a->state_end == b->state_end;
 }
 
 static bool is_same(const mk_sight *a, const mk_sight *b)
@@ -286,15 +290,43 @@ mk_status mk_log_refresh_locked(mk_log *log, mk_error *err)
     return status;
 }
 
-void mk_log_notice_locked(mk_log *log)
+static bool is_old(const mk_log *log, const mk_file_stat *state)
 {
+    const mk_clock *clock = &log->env->clock;
+    int64_t now_ms;
+
+    return clock->now(clock->context, &now_ms, NULL) == MK_OK &&
+           now_ms - state->mtime_ms > SETTLED_MS;
+}
+
+/* Is the state the one that was seen? An old one need not be read for that. */
+static bool state_stands(mk_log *log)
+{
+    mk_sight *seen = &log->sight;
     mk_sight sight;
 
-    if (!log->read_only || mk_log_check_open_locked(log, NULL) != MK_OK) return;
-    if (look_at_state(log, &sight, NULL) == MK_OK &&
-        is_same_state(&sight, &log->sight)) {
-        return;
+    if (seen->settled) {
+        char path[MK_PATH_MAX];
+
+        if (mk_name_join(path, sizeof path, log->directory, MK_NAME_STATE,
+                         NULL) == MK_OK &&
+            mk_vfs_stat(log->vfs, path, &sight.state, NULL) == MK_OK &&
+            is_same_file(&sight.state, &seen->state)) {
+            return true;
+        }
     }
+    if (look_at_state(log, &sight, NULL) != MK_OK ||
+        !is_same_state(&sight, seen)) {
+        return false;
+    }
+    seen->settled = is_old(log, &sight.state);
+    return true;
+}
+
+void mk_log_notice_locked(mk_log *log)
+{
+    if (!log->read_only || mk_log_check_open_locked(log, NULL) != MK_OK) return;
+    if (state_stands(log)) return;
     /* Without success it is read on as it was known. */
     (void)!mk_log_refresh_locked(log, NULL);
 }

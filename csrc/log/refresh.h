@@ -22,7 +22,7 @@ MK_NODISCARD mk_status mk_log_read_directory(mk_log *log,
 MK_NODISCARD mk_status mk_log_refresh_locked(mk_log *log, mk_error *err);
 
 /* The same if the state file is not the one that was seen: it is written anew
- * for all that a writer does but appending. */
+ * for all that a writer does but appending. Of an old one it costs one stat. */
 void mk_log_notice_locked(mk_log *log);
 
 /* Was an operation that failed with `status`, and began with what was known in
