@@ -193,9 +193,13 @@ static mk_status begin_writing(mk_log *log, int64_t now_ms, mk_error *err)
     }
     status = mk_log_store_state_locked(log, true, err);
     /* A full disk must not keep its owner from deleting: all that the state
-     * says was found out, and would be again. */
+     * says was found out, and would be again. But what is appended behind a gap
+     * that the state does not tell of would be taken for damage. */
     if (!mk_is_no_room(status, err)) return status;
     log->directory_dirty = true;
+    if (mk_log_active_locked(log)->next_offset < log->log_end_offset) {
+        mk_log_refuse_locked(log, err);
+    }
     return MK_OK;
 }
 
