@@ -434,7 +434,7 @@ static mk_status check_links(const mk_posix_file *file, const char *holder,
                              mk_error *err)
 {
     size_t word = strcspn(holder, " ");
-    char text[HOLDER_MAX];
+    char text[HOLDER_MAX] = {0}; /* The environment may name no holder. */
     struct stat native;
 
     if (fstat(file->fd, &native) != 0) {
