@@ -100,8 +100,10 @@ static mk_status look(mk_log *log, mk_sight *out, mk_error *err)
                              log->directory);
     }
     out->directory_inode = stat.inode;
-    status = look_at_state(log, out, err);
-    if (status == MK_OK) status = look_at_names(log, &out->names, err);
+    /* A writer says in the state what it will remove before it does. So if the
+     * state is an old one after the names were seen, they are as old. */
+    status = look_at_names(log, &out->names, err);
+    if (status == MK_OK) status = look_at_state(log, out, err);
     return status == MK_OK ? check_place(log, err) : status;
 }
 
