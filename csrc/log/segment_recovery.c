@@ -151,15 +151,18 @@ static mk_status check_reach(mk_segment_recovery *r, mk_segment *segment,
     int64_t point;
     mk_status status = mk_evidence_find_kafka_point(r->evidence, &point, err);
     mk_span bytes;
-    bool far;
+    bool far = false;
 
     if (status != MK_OK || point < 0) return status;
     status = mk_log_pin_locked(r->log, segment, err);
     if (status != MK_OK) return status;
     status = mk_file_view(segment->log.file, &r->scratch, segment->log_bytes,
                           MK_BATCH_HEADER_SIZE, &bytes, err);
-    far = status == MK_OK && bytes.size >= sizeof(int64_t) &&
-          (int64_t)mk_load_u64(bytes.data) - point > INT32_MAX;
+    if (status == MK_OK && bytes.size == MK_BATCH_HEADER_SIZE) {
+        int64_t base_offset = (int64_t)mk_load_u64(bytes.data);
+
+        far = base_offset > point && base_offset - point > INT32_MAX;
+    }
     mk_log_unpin_locked(r->log, segment);
     if (!far) return status;
     return fail_damaged(r->log, segment, MK_SCAN_DAMAGED, err);
